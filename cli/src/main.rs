@@ -1,0 +1,2 @@
+//! lastbit
+fn main() {}
