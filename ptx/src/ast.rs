@@ -330,44 +330,15 @@ pub enum Op {
     /// `mov.ty {d0, d1}, a;`
     Unpack { ty: Type, d: Vec<Reg>, a: Operand },
     /// `ld.space[.nc][.vN].ty d, [addr];` with N = `d.len()` in 1, 2, 4.
-    Ld {
-        space: Space,
-        nc: bool,
-        ty: Type,
-        d: Vec<Reg>,
-        addr: Addr,
-    },
+    Ld { space: Space, nc: bool, ty: Type, d: Vec<Reg>, addr: Addr },
     /// `st.space[.vN].ty [addr], a;`
-    St {
-        space: Space,
-        ty: Type,
-        addr: Addr,
-        a: Vec<Operand>,
-    },
+    St { space: Space, ty: Type, addr: Addr, a: Vec<Operand> },
     /// `op.ty d, a, b;` For `Shl`/`Shr`, `b` is a `.u32`.
-    Int {
-        op: IntOp,
-        ty: Type,
-        d: Reg,
-        a: Operand,
-        b: Operand,
-    },
+    Int { op: IntOp, ty: Type, d: Reg, a: Operand, b: Operand },
     /// `mad.lo.ty` or `mad.wide.ty d, a, b, c;`
-    Mad {
-        wide: bool,
-        ty: Type,
-        d: Reg,
-        a: Operand,
-        b: Operand,
-        c: Operand,
-    },
+    Mad { wide: bool, ty: Type, d: Reg, a: Operand, b: Operand, c: Operand },
     /// `op.ty d, a;`
-    IntUnary {
-        op: IntUnary,
-        ty: Type,
-        d: Reg,
-        a: Operand,
-    },
+    IntUnary { op: IntUnary, ty: Type, d: Reg, a: Operand },
     /// `op[.rnd][.ftz][.sat].ty d, a, b;` (`nan`: the `.NaN` form of min/max.)
     Float {
         op: FloatOp,
@@ -381,103 +352,29 @@ pub enum Op {
         b: Operand,
     },
     /// `fma.rnd[.ftz][.sat].ty d, a, b, c;`
-    Fma {
-        ty: Type,
-        round: Option<Round>,
-        ftz: bool,
-        sat: bool,
-        d: Reg,
-        a: Operand,
-        b: Operand,
-        c: Operand,
-    },
+    Fma { ty: Type, round: Option<Round>, ftz: bool, sat: bool, d: Reg, a: Operand, b: Operand, c: Operand },
     /// `op[.rnd][.ftz].ty d, a;`
-    FloatUnary {
-        op: FloatUnary,
-        ty: Type,
-        round: Option<Round>,
-        ftz: bool,
-        d: Reg,
-        a: Operand,
-    },
+    FloatUnary { op: FloatUnary, ty: Type, round: Option<Round>, ftz: bool, d: Reg, a: Operand },
     /// `f.approx[.ftz].ty d, a;`
-    Approx {
-        f: Approx,
-        ty: Type,
-        ftz: bool,
-        d: Reg,
-        a: Operand,
-    },
+    Approx { f: Approx, ty: Type, ftz: bool, d: Reg, a: Operand },
     /// `setp.cmp[.ftz].ty d, a, b;`
-    Setp {
-        cmp: Cmp,
-        ty: Type,
-        ftz: bool,
-        d: Reg,
-        a: Operand,
-        b: Operand,
-    },
+    Setp { cmp: Cmp, ty: Type, ftz: bool, d: Reg, a: Operand, b: Operand },
     /// `selp.ty d, a, b, p;` — `a` where `p`, else `b`.
-    Selp {
-        ty: Type,
-        d: Reg,
-        a: Operand,
-        b: Operand,
-        p: Reg,
-    },
+    Selp { ty: Type, d: Reg, a: Operand, b: Operand, p: Reg },
     /// `cvt[.rnd][.ftz][.sat].to.from d, a;`
-    Cvt {
-        round: Option<Round>,
-        ftz: bool,
-        sat: bool,
-        to: Type,
-        from: Type,
-        d: Reg,
-        a: Operand,
-    },
+    Cvt { round: Option<Round>, ftz: bool, sat: bool, to: Type, from: Type, d: Reg, a: Operand },
     /// `cvt.rn.{f16x2,bf16x2}.f32 d, hi, lo;`
-    CvtPack {
-        round: Round,
-        to: Type,
-        d: Reg,
-        hi: Operand,
-        lo: Operand,
-    },
+    CvtPack { round: Round, to: Type, d: Reg, hi: Operand, lo: Operand },
     /// `cvta.to.space.u64 d, a;`
     Cvta { space: Space, d: Reg, a: Operand },
     /// `prmt.b32 d, a, b, sel;`
-    Prmt {
-        d: Reg,
-        a: Operand,
-        b: Operand,
-        sel: Operand,
-    },
+    Prmt { d: Reg, a: Operand, b: Operand, sel: Operand },
     /// `bfe.ty d, a, pos, len;`
-    Bfe {
-        ty: Type,
-        d: Reg,
-        a: Operand,
-        pos: Operand,
-        len: Operand,
-    },
+    Bfe { ty: Type, d: Reg, a: Operand, pos: Operand, len: Operand },
     /// `shfl.sync.mode.b32 d[|p], a, b, c, mask;`
-    Shfl {
-        mode: ShflMode,
-        d: Reg,
-        p: Option<Reg>,
-        a: Operand,
-        b: Operand,
-        c: Operand,
-        mask: Operand,
-    },
+    Shfl { mode: ShflMode, d: Reg, p: Option<Reg>, a: Operand, b: Operand, c: Operand, mask: Operand },
     /// `vote.sync.mode d, p, mask;`
-    Vote {
-        mode: VoteMode,
-        d: Reg,
-        p: Reg,
-        negate: bool,
-        mask: Operand,
-    },
+    Vote { mode: VoteMode, d: Reg, p: Reg, negate: bool, mask: Operand },
     /// `bra[.uni] target;`
     Bra { uni: bool, target: Label },
     /// `ret;`
@@ -489,11 +386,7 @@ pub enum Op {
     /// `bar.warp.sync mask;`
     WarpSync { mask: Operand },
     /// `ldmatrix.sync.aligned.m8n8.xN[.trans].shared.b16 {d..}, [addr];`
-    LdMatrix {
-        trans: bool,
-        d: Vec<Reg>,
-        addr: Addr,
-    },
+    LdMatrix { trans: bool, d: Vec<Reg>, addr: Addr },
     /// `mma.sync.aligned.mMnNkK.row.col.d.a.b.c d, a, b, c;`
     Mma {
         shape: MmaShape,
@@ -507,27 +400,13 @@ pub enum Op {
         c: Vec<Reg>,
     },
     /// `cp.async.{ca,cg}.shared.global [dst], [src], bytes[, src_size];` — `cg` needs 16 bytes.
-    CpAsync {
-        cg: bool,
-        bytes: u32,
-        dst: Addr,
-        src: Addr,
-        src_size: Option<Operand>,
-    },
+    CpAsync { cg: bool, bytes: u32, dst: Addr, src: Addr, src_size: Option<Operand> },
     /// `cp.async.commit_group;`
     CpAsyncCommit,
     /// `cp.async.wait_group n;`, or `cp.async.wait_all;` when absent.
     CpAsyncWait { n: Option<u32> },
     /// `atom.space.op.ty d, [addr], a[, b];` — integer types only.
-    Atom {
-        space: Space,
-        op: AtomOp,
-        ty: Type,
-        d: Reg,
-        addr: Addr,
-        a: Operand,
-        b: Option<Operand>,
-    },
+    Atom { space: Space, op: AtomOp, ty: Type, d: Reg, addr: Addr, a: Operand, b: Option<Operand> },
 }
 
 /// `@p` or `@!p`.
