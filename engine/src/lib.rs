@@ -1,1 +1,6 @@
-//! To be written.
+//! A deterministic inference engine whose kernels are PTX.
+//!
+//! The engine allocates buffers, launches kernels and reads results on a [`device`]; what it launches is the text that
+//! [`kernels`] builds, so an emulated and a real GPU run the same bytes.
+
+pub mod kernels;
