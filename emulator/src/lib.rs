@@ -1,1 +1,3 @@
-//! To be written.
+//! GPU floating-point arithmetic, bit for bit, and the execution of PTX with it.
+
+pub mod simd;
