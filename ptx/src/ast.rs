@@ -14,6 +14,24 @@ pub struct Module {
     pub kernels: Vec<Kernel>,
 }
 
+impl Module {
+    /// A module with the header every lastbit kernel carries: it runs on any GPU since Ampere.
+    #[must_use]
+    pub fn new(kernels: Vec<Kernel>) -> Self {
+        Module {
+            version: (7, 0),
+            target: 80,
+            kernels,
+        }
+    }
+
+    /// The kernel of this name.
+    #[must_use]
+    pub fn kernel(&self, name: &str) -> Option<&Kernel> {
+        self.kernels.iter().find(|k| k.name == name)
+    }
+}
+
 /// One `.visible .entry`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Kernel {
