@@ -1,8 +1,8 @@
 //! Which vector instructions the warp paths may use.
 //!
-//! Every warp function is one piece of plain Rust compiled several times: for the baseline of the target ([`Level::Portable`]), for
-//! AVX2 and for AVX-512. The bits never depend on the level (each function is bit-compared with its scalar reference on every level
-//! the machine has); only the speed does.
+//! Every warp function is one piece of plain Rust compiled several times: for the baseline of the target
+//! ([`Level::Portable`]), for AVX2 and for AVX-512. The bits never depend on the level (each function is bit-compared
+//! with its scalar reference on every level the machine has); only the speed does.
 
 /// The vector instructions a warp function is compiled for.
 ///

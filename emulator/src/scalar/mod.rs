@@ -1,0 +1,88 @@
+//! Scalar PTX arithmetic on bit patterns: one operation, one file.
+//!
+//! Follows the PTX ISA 9.1 sections on floating-point instructions, and `specs/gpu-arithmetic.md` 5.1-5.3 where the ISA
+//! leaves bits open. Every function takes bits and returns bits and computes on integers only: no host floating-point
+//! operation takes part. The shape is always the same: take the operands apart ([`float::unpack`]), dispose of the
+//! special cases, compute exactly (with a sticky last bit where the exact value is infinite), and end in the one
+//! rounding routine, [`float::round_pack`].
+//!
+//! # Bits
+//! Results are those of IEEE 754 in the stated rounding, with these rules where the standard leaves room:
+//! NaN results of f32, f16 and bf16 operations are the canonical `7fffffff` / `7fff`; an exact zero sum is `+0`, `-0`
+//! when rounding toward minus infinity; `.ftz` flushes subnormal operands and subnormal *rounded* results to zero of
+//! their sign; `.sat` clamps to `[+0, 1]` and turns NaN into `+0`. Compared with `rustc_apfloat` and SoftFloat on
+//! boundary pairs and weighted random operands, and exhaustively where operands have 16 bits.
+//!
+//! [`lanes`] holds the same operations over the 32 lanes of a warp, written without branches; each is bit-compared with
+//! its function here.
+//!
+//! Missing on purpose: status flags (PTX has none), signalling NaNs (PTX does not distinguish them).
+
+pub mod float;
+
+mod abs_neg;
+mod add;
+mod compare;
+mod cvt_float;
+mod cvt_int;
+mod div;
+mod fma;
+mod min_max;
+mod mul;
+mod rcp;
+mod round_int;
+mod sqrt;
+
+pub use abs_neg::{abs, neg};
+pub use add::{add, sub};
+pub use compare::{Compare, compare};
+pub use cvt_float::{convert, convert_satfinite, pack2, tf32_from_f32, widen_bf16, widen_f16};
+pub use cvt_int::{Int, from_int, to_int};
+pub use div::div;
+pub use float::{Bf16, F16, F32, F64, Format};
+use float::{Magnitude, Unpacked};
+pub use fma::fma;
+pub use min_max::{max, min};
+pub use mul::mul;
+pub use rcp::rcp;
+pub use round_int::round_to_integral;
+pub use sqrt::sqrt;
+
+/// Rounding direction of a floating-point result.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Rounding {
+    /// To nearest, ties to even (`.rn`, `.rni`).
+    Rn,
+    /// Toward zero (`.rz`, `.rzi`).
+    Rz,
+    /// Toward minus infinity (`.rm`, `.rmi`).
+    Rm,
+    /// Toward plus infinity (`.rp`, `.rpi`).
+    Rp,
+    /// To nearest, ties away from zero (`.rna`, conversions to tf32 only).
+    Rna,
+}
+
+/// The modifiers of an arithmetic instruction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Mods {
+    /// Rounding of the result.
+    pub rounding: Rounding,
+    /// `.ftz`: subnormal operands and results become zero of their sign.
+    pub ftz: bool,
+    /// `.sat`: clamp the result to `[+0, 1]`, NaN to `+0`.
+    pub sat: bool,
+}
+
+impl Mods {
+    /// `.rn`, subnormals kept, no clamping: what PTX does without modifiers.
+    pub const RN: Self = Self { rounding: Rounding::Rn, ftz: false, sat: false };
+    /// `.rn.ftz`.
+    pub const RN_FTZ: Self = Self { rounding: Rounding::Rn, ftz: true, sat: false };
+
+    /// These modifiers with another rounding.
+    #[must_use]
+    pub const fn with_rounding(self, rounding: Rounding) -> Self {
+        Self { rounding, ..self }
+    }
+}
