@@ -3,4 +3,11 @@
 //! The engine allocates buffers, launches kernels and reads results on a [`device`]; what it launches is the text that
 //! [`kernels`] builds, so an emulated and a real GPU run the same bytes.
 
+pub mod config;
+pub mod error;
 pub mod kernels;
+pub mod model;
+pub mod tokenizer;
+pub mod weights;
+
+pub use error::{Error, Result};
