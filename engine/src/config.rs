@@ -264,7 +264,9 @@ fn check_rope(at: &str, rope: &Map<String, Value>) -> Result<()> {
         match key.as_str() {
             "rope_theta" => {}
             "rope_type" | "type" if value.as_str() == Some("default") => {}
-            "rope_type" | "type" => return Err(unsupported(&path, value, "only the default rotary embedding, without scaling")),
+            "rope_type" | "type" => {
+                return Err(unsupported(&path, value, "only the default rotary embedding, without scaling"));
+            }
             _ if value.is_null() => {}
             _ => return Err(Error::UnknownConfigKey { key: path, value: shown(value) }),
         }
@@ -357,7 +359,10 @@ mod tests {
             ("logit_scale", 0.5.into()),
             ("use_qk_norm", true.into()),
             ("rope_scaling", serde_json::json!({"type": "linear", "factor": 2.0})),
-            ("rope_parameters", serde_json::json!({"rope_theta": 10000.0, "rope_type": "default", "partial_rotary_factor": 0.5})),
+            (
+                "rope_parameters",
+                serde_json::json!({"rope_theta": 10000.0, "rope_type": "default", "partial_rotary_factor": 0.5}),
+            ),
             ("rope_parameters", serde_json::json!({"rope_theta": 500000.0})),
             ("pretraining_tp", 2.into()),
             ("attention_dropout", 0.1.into()),

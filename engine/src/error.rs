@@ -35,7 +35,9 @@ pub enum Error {
     },
     /// A key of `config.json` whose meaning for the numbers is not known here. Never ignored: a silently dropped key is a
     /// wrong verdict.
-    #[error("config.json: key `{key}` = {value} is not known to this engine and may change the numbers; this model cannot be run or verified here")]
+    #[error(
+        "config.json: key `{key}` = {value} is not known to this engine and may change the numbers; this model cannot be run or verified here"
+    )]
     UnknownConfigKey {
         /// Path of the key.
         key: String,
@@ -73,7 +75,9 @@ pub enum Error {
         name: String,
     },
     /// Tensors that the architecture does not use. Ignoring them could hide a bias or an adapter.
-    #[error("the weights hold tensors this architecture does not use: {names}; they would be ignored, so the model is refused")]
+    #[error(
+        "the weights hold tensors this architecture does not use: {names}; they would be ignored, so the model is refused"
+    )]
     UnexpectedTensors {
         /// The first few names.
         names: String,
@@ -178,13 +182,13 @@ pub enum Error {
         /// What is accepted.
         why: &'static str,
     },
-    /// The model produced a logit that is not a number.
-    #[error("request slot {slot}, position {position}: the largest logit is NaN; no token can be chosen")]
-    NanLogits {
-        /// Slot of the request.
-        slot: u32,
-        /// Position of the row.
+    /// The model produced a logit from which no token can be chosen.
+    #[error("the logits for position {position} hold {bits:#010x}, which is not finite; no token can be chosen")]
+    BadLogits {
+        /// Position that the token was to occupy.
         position: u32,
+        /// Bits of the logit.
+        bits: u32,
     },
     /// A request that cannot be served as asked.
     #[error("request {index}: {detail}")]

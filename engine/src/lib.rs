@@ -7,6 +7,7 @@ pub mod config;
 pub mod error;
 pub mod kernels;
 pub mod model;
+pub mod sampler;
 pub mod tokenizer;
 pub mod weights;
 

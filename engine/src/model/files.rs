@@ -122,7 +122,9 @@ fn shards(index: &[u8]) -> Result<Vec<String>> {
     let mut names = Vec::new();
     for file in map.values() {
         match file.as_str() {
-            Some(name) if !name.is_empty() && !name.contains(['/', '\\']) && !name.starts_with('.') => names.push(name.to_owned()),
+            Some(name) if !name.is_empty() && !name.contains(['/', '\\']) && !name.starts_with('.') => {
+                names.push(name.to_owned())
+            }
             _ => return Err(bad(format!("`weight_map` names {file}, which is not a plain file name"))),
         }
     }
@@ -137,7 +139,8 @@ mod tests {
 
     #[test]
     fn an_index_lists_its_shards_once_and_no_paths() {
-        let index = br#"{"metadata":{},"weight_map":{"a":"m-2.safetensors","b":"m-1.safetensors","c":"m-2.safetensors"}}"#;
+        let index =
+            br#"{"metadata":{},"weight_map":{"a":"m-2.safetensors","b":"m-1.safetensors","c":"m-2.safetensors"}}"#;
         assert_eq!(shards(index).unwrap(), ["m-1.safetensors", "m-2.safetensors"]);
         for bad in [&br#"{"weight_map":{"a":"../x"}}"#[..], br#"{"weight_map":{"a":1}}"#, b"{}", b"["] {
             assert!(matches!(shards(bad), Err(Error::Json { .. })));

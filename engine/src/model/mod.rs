@@ -47,7 +47,8 @@ impl Model {
         if let Some(text) = files.optional("generation_config.json") {
             config.apply_generation_config(text)?;
         }
-        let tokenizer = Tokenizer::new(files.required("tokenizer.json")?, files.optional("tokenizer_config.json"), &config)?;
+        let tokenizer =
+            Tokenizer::new(files.required("tokenizer.json")?, files.optional("tokenizer_config.json"), &config)?;
         let weights = Weights::load(&config, files)?;
         Ok(Self { name: name.into(), config, weights, tokenizer, manifest: files.manifest() })
     }

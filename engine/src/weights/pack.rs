@@ -94,7 +94,10 @@ mod tests {
     fn heads_are_padded_one_by_one() {
         let mut rows = Matrix::zeros(32, 2);
         rows.put_head_rows(&[1, 2, 3, 4, 5, 6, 7, 8], 2, 16, 0);
-        assert_eq!((rows.row(1)[..2].to_vec(), rows.row(16)[..2].to_vec(), rows.row(17)[1]), (vec![3, 4], vec![5, 6], 8));
+        assert_eq!(
+            (rows.row(1)[..2].to_vec(), rows.row(16)[..2].to_vec(), rows.row(17)[1]),
+            (vec![3, 4], vec![5, 6], 8)
+        );
         let mut cols = Matrix::zeros(1, 32);
         cols.put_head_cols(&[1, 2, 3, 4], 2, 16);
         assert_eq!((&cols.bits[..3], &cols.bits[16..19]), (&[1u16, 2, 0][..], &[3u16, 4, 0][..]));

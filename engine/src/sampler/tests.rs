@@ -1,0 +1,91 @@
+//! Distribution, filters, ties and refusals of the sampler.
+
+use super::*;
+
+fn bits(logits: &[f32]) -> Vec<u32> {
+    logits.iter().map(|l| l.to_bits()).collect()
+}
+
+fn seeded(temperature: f32, top_k: Option<u32>, top_p: Option<f32>, seed: u64) -> Sampling {
+    Sampling::Seeded(Seeded { temperature, top_k, top_p, seed })
+}
+
+#[test]
+fn greedy_takes_the_lowest_id_of_equals() {
+    let choice = Sampling::Greedy.choose(&bits(&[1.0, 3.0, 3.0, -0.0, 0.0]), 5).unwrap();
+    assert_eq!((choice.token, choice.runner_up, choice.margin), (1, Some(2), 0.0));
+    let zeros = Sampling::Greedy.choose(&bits(&[-0.0, 0.0]), 5).unwrap();
+    assert_eq!(zeros.token, 0);
+    let one = Sampling::Greedy.choose(&bits(&[2.0]), 5).unwrap();
+    assert_eq!((one.token, one.runner_up, one.margin), (0, None, f64::INFINITY));
+}
+
+/// Gumbel-max draws from softmax(logits / T): frequencies over positions against probabilities worked out by hand.
+#[test]
+fn frequencies_are_those_of_the_softmax() {
+    // logits / T = ln 1, ln 2, ln 5 -> 1/8, 2/8, 5/8.
+    let t = 2.0f32;
+    let logits = bits(&[0.0, 2.0 * std::f32::consts::LN_2, 2.0 * 1.609_438]);
+    let n = 20_000;
+    let mut seen = [0u32; 3];
+    for position in 0..n {
+        seen[seeded(t, None, None, 7).choose(&logits, position).unwrap().token as usize] += 1;
+    }
+    for (count, p) in seen.iter().zip([0.125, 0.25, 0.625]) {
+        let (mean, sd) = (f64::from(n) * p, (f64::from(n) * p * (1.0 - p)).sqrt());
+        assert!((f64::from(*count) - mean).abs() < 5.0 * sd, "{seen:?}");
+    }
+}
+
+#[test]
+fn seed_position_and_id_all_count() {
+    let g = gumbel(1, 2, 3);
+    for other in [gumbel(1 << 32, 2, 3), gumbel(2, 2, 3), gumbel(1, 3, 3), gumbel(1, 2, 4), gumbel(1, 3, 2)] {
+        assert_ne!(g.to_bits(), other.to_bits());
+    }
+    assert_eq!(g.to_bits(), gumbel(1, 2, 3).to_bits());
+}
+
+/// The extreme words of the generator give finite noise.
+#[test]
+fn noise_is_finite_at_both_ends() {
+    let scale = f64::from_bits((1023 - 52) << 52);
+    for mantissa in [0u64, (1 << 52) - 1] {
+        let u = (mantissa as f64 + 0.5) * scale;
+        assert!(u > 0.0 && u < 1.0);
+        assert!((-libm::log(-libm::log(u))).is_finite());
+    }
+}
+
+#[test]
+fn filters_keep_what_they_say() {
+    let logits = bits(&[0.0, 5.0, 5.0, 4.0, -3.0]);
+    for position in 0..200 {
+        let k1 = seeded(1.0, Some(1), None, 3).choose(&logits, position).unwrap();
+        assert_eq!((k1.token, k1.runner_up), (1, None));
+        let k3 = seeded(10.0, Some(3), None, 3).choose(&logits, position).unwrap();
+        assert!([1, 2, 3].contains(&k3.token));
+        // exp(0), exp(0), exp(-1), ...: the two largest hold 0.84 of the mass at T = 1.
+        let p = seeded(1.0, None, Some(0.8), 3).choose(&logits, position).unwrap();
+        assert!([1, 2].contains(&p.token));
+        let tiny = seeded(1.0, None, Some(1e-9), 3).choose(&logits, position).unwrap();
+        assert_eq!(tiny.token, 1);
+        let all = seeded(1.0, Some(5), Some(1.0), 3).choose(&logits, position).unwrap();
+        assert_eq!(all, seeded(1.0, None, None, 3).choose(&logits, position).unwrap());
+    }
+}
+
+#[test]
+fn nonsense_is_refused() {
+    for t in [0.0, -1.0, f32::NAN, f32::INFINITY] {
+        assert!(matches!(seeded(t, None, None, 0).check(), Err(Error::Sampling { parameter: "temperature", .. })));
+    }
+    assert!(matches!(seeded(1.0, Some(0), None, 0).check(), Err(Error::Sampling { parameter: "top_k", .. })));
+    for p in [0.0, 1.5, f32::NAN] {
+        assert!(matches!(seeded(1.0, None, Some(p), 0).check(), Err(Error::Sampling { parameter: "top_p", .. })));
+    }
+    for bad in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
+        let error = Sampling::Greedy.choose(&bits(&[0.0, bad]), 4);
+        assert!(matches!(error, Err(Error::BadLogits { position: 4, .. })));
+    }
+}
