@@ -1,0 +1,358 @@
+//! Is a record consistent with itself? A replayer may assume everything checked here.
+
+use std::collections::HashSet;
+
+use thiserror::Error as ThisError;
+
+use super::{Finish, Record, RowKind, Rows, Schedule, Step};
+use crate::commit::{self, RowId};
+use crate::digest::Digest;
+use crate::merkle;
+
+/// Most bytes of a request id.
+pub const MAX_ID_BYTES: usize = 64;
+
+/// Why a well-formed record contradicts itself. The writer of the record is at fault.
+#[derive(Debug, Clone, PartialEq, Eq, ThisError)]
+#[non_exhaustive]
+pub enum RecordRefusal {
+    /// There is no step: such a record claims nothing.
+    #[error("the record has no steps")]
+    NoSteps,
+    /// A request id is empty, longer than [`MAX_ID_BYTES`], or used twice.
+    #[error("request {request}: its id is empty, too long or not unique")]
+    RequestId {
+        /// Index of the request.
+        request: usize,
+    },
+    /// A nonce is not lower-case hex of at most 32 bytes.
+    #[error("request {request}: its nonce is not lower-case hex of at most 32 bytes")]
+    Nonce {
+        /// Index of the request.
+        request: usize,
+    },
+    /// A prompt is empty.
+    #[error("request {request}: the prompt is empty")]
+    EmptyPrompt {
+        /// Index of the request.
+        request: usize,
+    },
+    /// Output, finish reason, limits and log-probabilities do not fit together.
+    #[error("request {request}: {what}")]
+    Output {
+        /// Index of the request.
+        request: usize,
+        /// Which rule is broken.
+        what: &'static str,
+    },
+    /// Step indices are not consecutive.
+    #[error("step {found} follows, {expected} was expected")]
+    StepIndex {
+        /// Expected index.
+        expected: u64,
+        /// Index found.
+        found: u64,
+    },
+    /// A group of rows is impossible.
+    #[error("step {step}, row group {group}: {what}")]
+    Rows {
+        /// Step index.
+        step: u64,
+        /// Position of the group in the schedule.
+        group: usize,
+        /// Which rule is broken.
+        what: &'static str,
+    },
+    /// Dispatch names a kernel that is not in the table, or no split at all.
+    #[error("step {step}: dispatch of {op:?} names an unknown kernel or zero splits")]
+    Dispatch {
+        /// Step index.
+        step: u64,
+        /// The operation.
+        op: String,
+    },
+    /// The number of leaves is not the number of rows, or padding is negative.
+    #[error("step {step}: {rows} rows, {leaves} leaves, padded to {padded}")]
+    LeafCount {
+        /// Step index.
+        step: u64,
+        /// Rows scheduled.
+        rows: u64,
+        /// Leaves present.
+        leaves: usize,
+        /// Padded row count.
+        padded: u64,
+    },
+    /// The step root is not the Merkle root of the leaves.
+    #[error("step {step}: the step root is not the Merkle root of its leaves")]
+    StepRoot {
+        /// Step index.
+        step: u64,
+    },
+    /// The chain value of a step does not follow from the one before, its root and its schedule.
+    #[error("step {step}: the chain breaks here")]
+    ChainBreak {
+        /// Step index.
+        step: u64,
+    },
+    /// The record's chain span does not end where its steps end.
+    #[error("the chain value after the record is not that of its last step")]
+    ChainEnd,
+}
+
+/// One row of a step, located.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RowRef {
+    /// Index into the step's leaves.
+    pub leaf: usize,
+    /// Index into the record's requests.
+    pub request: u32,
+    /// Position in the request.
+    pub position: u32,
+    /// Whether logits were computed.
+    pub logits: bool,
+    /// Prefill or decode.
+    pub kind: RowKind,
+}
+
+impl Schedule {
+    /// The rows one by one, in batch order.
+    pub fn each_row(&self) -> impl Iterator<Item = RowRef> + '_ {
+        let rows = self.rows.iter().flat_map(|group| {
+            (0..group.count).map(move |offset| RowRef {
+                leaf: 0,
+                request: group.request,
+                position: group.start.saturating_add(offset),
+                logits: offset >= group.count.saturating_sub(group.logits),
+                kind: group.kind,
+            })
+        });
+        rows.enumerate().map(|(leaf, row)| RowRef { leaf, ..row })
+    }
+}
+
+impl Record {
+    /// What identifies a row in its leaf. `None` only in a record that [`Record::check`] refuses.
+    #[must_use]
+    pub fn row_id(&self, row: &RowRef) -> Option<RowId<'_>> {
+        let request = self.requests.get(row.request as usize)?;
+        let position = u64::from(row.position);
+        Some(RowId {
+            request: &request.id,
+            position: row.position,
+            token: request.token_at(position)?,
+            chosen: if row.logits {
+                request.chosen_at(position)
+            } else {
+                None
+            },
+        })
+    }
+
+    /// Checks that the record is consistent with itself: requests, schedule, leaves, roots, chain.
+    ///
+    /// It does not recompute a single tensor (that is the verifier's work) and does not look at the log.
+    ///
+    /// # Errors
+    /// The first [`RecordRefusal`] in document order.
+    pub fn check(&self) -> Result<(), RecordRefusal> {
+        self.check_requests()?;
+        let first = self.steps.first().ok_or(RecordRefusal::NoSteps)?.index;
+        // Next position of each request, once it has been seen.
+        let mut next: Vec<Option<u64>> = vec![None; self.requests.len()];
+        let mut chain = self.chain.before;
+        for (expected, step) in (first..).zip(&self.steps) {
+            if step.index != expected {
+                return Err(RecordRefusal::StepIndex {
+                    expected,
+                    found: step.index,
+                });
+            }
+            self.check_step(step, &mut next)?;
+            chain = check_chain(step, &chain)?;
+        }
+        if chain != self.chain.after {
+            return Err(RecordRefusal::ChainEnd);
+        }
+        self.check_coverage(&next)
+    }
+
+    fn check_requests(&self) -> Result<(), RecordRefusal> {
+        let mut ids = HashSet::new();
+        for (index, request) in self.requests.iter().enumerate() {
+            let length = request.id.len();
+            if length == 0 || length > MAX_ID_BYTES || !ids.insert(&request.id) {
+                return Err(RecordRefusal::RequestId { request: index });
+            }
+            if request
+                .nonce
+                .as_deref()
+                .is_some_and(|nonce| !is_nonce(nonce))
+            {
+                return Err(RecordRefusal::Nonce { request: index });
+            }
+            if request.prompt.is_empty() {
+                return Err(RecordRefusal::EmptyPrompt { request: index });
+            }
+            let refuse = |what| {
+                Err(RecordRefusal::Output {
+                    request: index,
+                    what,
+                })
+            };
+            let (decode, chosen) = (&request.decode, request.output.len() as u64);
+            if chosen > u64::from(decode.max_new_tokens) {
+                return refuse("more output than max_new_tokens");
+            }
+            if request
+                .logprobs
+                .as_ref()
+                .is_some_and(|bits| bits.len() as u64 != chosen)
+            {
+                return refuse("not one log-probability a token");
+            }
+            let last_stops = request
+                .output
+                .last()
+                .is_some_and(|last| decode.stop_ids.contains(last));
+            match request.finish {
+                Finish::Length if chosen != u64::from(decode.max_new_tokens) => {
+                    return refuse("finished by length before max_new_tokens");
+                }
+                Finish::Stop if !last_stops && decode.stop_strings.is_empty() => {
+                    return refuse("finished by a stop token that is not one");
+                }
+                Finish::Length | Finish::Continues if last_stops => {
+                    return refuse("ends in a stop token, but says otherwise");
+                }
+                _ => {}
+            }
+            let stops = request
+                .output
+                .iter()
+                .rev()
+                .skip(1)
+                .any(|token| decode.stop_ids.contains(token));
+            if stops {
+                return refuse("goes on after a stop token");
+            }
+        }
+        Ok(())
+    }
+
+    fn check_step(&self, step: &Step, next: &mut [Option<u64>]) -> Result<(), RecordRefusal> {
+        for (group, rows) in step.schedule.rows.iter().enumerate() {
+            self.check_rows(rows, next)
+                .map_err(|what| RecordRefusal::Rows {
+                    step: step.index,
+                    group,
+                    what,
+                })?;
+        }
+        for op in &step.schedule.dispatch.ops {
+            let known = op
+                .kernels
+                .iter()
+                .all(|kernel| (*kernel as usize) < self.stack.kernels.len());
+            if !known || op.splits == 0 {
+                return Err(RecordRefusal::Dispatch {
+                    step: step.index,
+                    op: op.op.clone(),
+                });
+            }
+        }
+        let (rows, padded) = (step.schedule.row_count(), step.schedule.padded_rows);
+        if rows == 0 || rows != step.leaves.len() as u64 || padded < rows {
+            return Err(RecordRefusal::LeafCount {
+                step: step.index,
+                rows,
+                leaves: step.leaves.len(),
+                padded,
+            });
+        }
+        Ok(())
+    }
+
+    fn check_rows(&self, rows: &Rows, next: &mut [Option<u64>]) -> Result<(), &'static str> {
+        let index = rows.request as usize;
+        let request = self.requests.get(index).ok_or("no such request")?;
+        let (start, end) = (
+            u64::from(rows.start),
+            u64::from(rows.start) + u64::from(rows.count),
+        );
+        if rows.count == 0 {
+            return Err("no rows");
+        }
+        if rows.logits > rows.count {
+            return Err("logits of more rows than there are");
+        }
+        if rows.kind == RowKind::Decode && rows.count != 1 {
+            return Err("a decode group has exactly one row");
+        }
+        if next[index].is_some_and(|next| next != start) {
+            return Err("does not continue where the request's rows ended");
+        }
+        if request.token_at(end - 1).is_none() {
+            return Err("reaches beyond the request's tokens");
+        }
+        next[index] = Some(end);
+        Ok(())
+    }
+
+    /// Every token a request's rows could have chosen is in the output, and the row that chose it had logits.
+    fn check_coverage(&self, next: &[Option<u64>]) -> Result<(), RecordRefusal> {
+        for (index, (request, next)) in self.requests.iter().zip(next).enumerate() {
+            let refuse = |what| {
+                Err(RecordRefusal::Output {
+                    request: index,
+                    what,
+                })
+            };
+            // The last output token was chosen at the position before it and never fed back.
+            let tokens = (request.prompt.len() + request.output.len()) as u64;
+            let expected = if request.output.is_empty() {
+                tokens
+            } else {
+                tokens - 1
+            };
+            match next {
+                None => return refuse("no row of any step belongs to it"),
+                Some(end) if *end != expected && request.finish != Finish::Cancelled => {
+                    return refuse("its rows end before the row that chose its last token");
+                }
+                _ => {}
+            }
+        }
+        for row in self.steps.iter().flat_map(|step| step.schedule.each_row()) {
+            let request = &self.requests[row.request as usize];
+            if !row.logits && request.chosen_at(u64::from(row.position)).is_some() {
+                return Err(RecordRefusal::Output {
+                    request: row.request as usize,
+                    what: "a token was chosen from a row without logits",
+                });
+            }
+        }
+        Ok(())
+    }
+}
+
+fn check_chain(step: &Step, before: &Digest) -> Result<Digest, RecordRefusal> {
+    let index = step.index;
+    let root = merkle::root(&step.leaves).map_err(|_| RecordRefusal::StepRoot { step: index })?;
+    if root != step.root {
+        return Err(RecordRefusal::StepRoot { step: index });
+    }
+    let schedule = commit::schedule_digest(&step.schedule)
+        .map_err(|_| RecordRefusal::ChainBreak { step: index })?;
+    let chain = commit::chain(before, &root, &schedule);
+    if chain != step.chain {
+        return Err(RecordRefusal::ChainBreak { step: index });
+    }
+    Ok(chain)
+}
+
+/// Lower-case hex of 1 to 32 bytes.
+pub(crate) fn is_nonce(text: &str) -> bool {
+    let digits = text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
+    digits && (2..=64).contains(&text.len()) && text.len().is_multiple_of(2)
+}
