@@ -18,11 +18,7 @@ impl Module {
     /// A module with the header every lastbit kernel carries: it runs on any GPU since Ampere.
     #[must_use]
     pub fn new(kernels: Vec<Kernel>) -> Self {
-        Module {
-            version: (7, 0),
-            target: 80,
-            kernels,
-        }
+        Module { version: (7, 0), target: 80, kernels }
     }
 
     /// The kernel of this name.

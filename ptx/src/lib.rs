@@ -2,6 +2,10 @@
 
 pub mod ast;
 pub mod builder;
+mod names;
+mod print;
 mod visit;
 
+pub use names::is_identifier;
+pub use print::print;
 pub use visit::Access;

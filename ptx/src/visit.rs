@@ -35,11 +35,7 @@ macro_rules! walk {
         }
         macro_rules! addr {
             ($a:expr) => {
-                if let Addr {
-                    base: Base::Reg(reg),
-                    ..
-                } = $a
-                {
+                if let Addr { base: Base::Reg(reg), .. } = $a {
                     r!(reg)
                 }
             };
@@ -104,15 +100,7 @@ macro_rules! walk {
                 o!(pos);
                 o!(len);
             }
-            Op::Shfl {
-                d,
-                p,
-                a,
-                b,
-                c,
-                mask,
-                ..
-            } => {
+            Op::Shfl { d, p, a, b, c, mask, .. } => {
                 w!(d);
                 p.$iter().for_each(|x| w!(x));
                 o!(a);
@@ -132,9 +120,7 @@ macro_rules! walk {
                 b.$iter().for_each(|x| r!(x));
                 c.$iter().for_each(|x| r!(x));
             }
-            Op::CpAsync {
-                dst, src, src_size, ..
-            } => {
+            Op::CpAsync { dst, src, src_size, .. } => {
                 addr!(dst);
                 addr!(src);
                 src_size.$iter().for_each(|x| o!(x));
@@ -145,12 +131,7 @@ macro_rules! walk {
                 o!(a);
                 b.$iter().for_each(|x| o!(x));
             }
-            Op::Bra { .. }
-            | Op::Ret
-            | Op::Exit
-            | Op::BarSync { .. }
-            | Op::CpAsyncCommit
-            | Op::CpAsyncWait { .. } => {}
+            Op::Bra { .. } | Op::Ret | Op::Exit | Op::BarSync { .. } | Op::CpAsyncCommit | Op::CpAsyncWait { .. } => {}
         }
     }};
 }

@@ -54,10 +54,7 @@ impl KernelBuilder {
 
     fn guarded<T>(&mut self, p: P, negate: bool, body: impl FnOnce(&mut Self) -> T) -> T {
         assert!(self.guard.is_none(), "guards do not nest");
-        self.guard = Some(Guard {
-            reg: p.reg(),
-            negate,
-        });
+        self.guard = Some(Guard { reg: p.reg(), negate });
         let result = body(self);
         self.guard = None;
         result
@@ -150,9 +147,7 @@ impl KernelBuilder {
 
     /// `bar.warp.sync` of all 32 lanes.
     pub fn warp_sync(&mut self) {
-        self.emit(Op::WarpSync {
-            mask: Operand::Int(0xffff_ffff),
-        });
+        self.emit(Op::WarpSync { mask: Operand::Int(0xffff_ffff) });
     }
 
     /// `ret`.

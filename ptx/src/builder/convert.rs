@@ -50,26 +50,14 @@ impl KernelBuilder {
     /// `cvt.rn.bf16x2.f32`: two f32 rounded to a pair of bf16; `lo` lands in the low half.
     pub fn cvt_rn_bf16x2_f32(&mut self, hi: impl Source<F32>, lo: impl Source<F32>) -> R32 {
         let d: R32 = self.fresh();
-        self.emit(Op::CvtPack {
-            round: Round::Rn,
-            to: Type::Bf16x2,
-            d: d.reg(),
-            hi: hi.operand(),
-            lo: lo.operand(),
-        });
+        self.emit(Op::CvtPack { round: Round::Rn, to: Type::Bf16x2, d: d.reg(), hi: hi.operand(), lo: lo.operand() });
         d
     }
 
     /// `cvt.rn.f16x2.f32`: two f32 rounded to a pair of f16; `lo` lands in the low half.
     pub fn cvt_rn_f16x2_f32(&mut self, hi: impl Source<F32>, lo: impl Source<F32>) -> R32 {
         let d: R32 = self.fresh();
-        self.emit(Op::CvtPack {
-            round: Round::Rn,
-            to: Type::F16x2,
-            d: d.reg(),
-            hi: hi.operand(),
-            lo: lo.operand(),
-        });
+        self.emit(Op::CvtPack { round: Round::Rn, to: Type::F16x2, d: d.reg(), hi: hi.operand(), lo: lo.operand() });
         d
     }
 
@@ -106,44 +94,28 @@ impl KernelBuilder {
     /// `mov.b32 d, {lo, hi}`.
     pub fn pack_b16x2(&mut self, lo: R16, hi: R16) -> R32 {
         let d: R32 = self.fresh();
-        self.emit(Op::Pack {
-            ty: Type::B32,
-            d: d.reg(),
-            a: vec![lo.operand(), hi.operand()],
-        });
+        self.emit(Op::Pack { ty: Type::B32, d: d.reg(), a: vec![lo.operand(), hi.operand()] });
         d
     }
 
     /// `mov.b32 {lo, hi}, a`.
     pub fn unpack_b16x2(&mut self, a: R32) -> (R16, R16) {
         let (lo, hi): (R16, R16) = (self.fresh(), self.fresh());
-        self.emit(Op::Unpack {
-            ty: Type::B32,
-            d: vec![lo.reg(), hi.reg()],
-            a: a.operand(),
-        });
+        self.emit(Op::Unpack { ty: Type::B32, d: vec![lo.reg(), hi.reg()], a: a.operand() });
         (lo, hi)
     }
 
     /// `mov.b64 d, {lo, hi}`.
     pub fn pack_b32x2(&mut self, lo: R32, hi: R32) -> R64 {
         let d: R64 = self.fresh();
-        self.emit(Op::Pack {
-            ty: Type::B64,
-            d: d.reg(),
-            a: vec![lo.operand(), hi.operand()],
-        });
+        self.emit(Op::Pack { ty: Type::B64, d: d.reg(), a: vec![lo.operand(), hi.operand()] });
         d
     }
 
     /// `mov.b64 {lo, hi}, a`.
     pub fn unpack_b32x2(&mut self, a: R64) -> (R32, R32) {
         let (lo, hi): (R32, R32) = (self.fresh(), self.fresh());
-        self.emit(Op::Unpack {
-            ty: Type::B64,
-            d: vec![lo.reg(), hi.reg()],
-            a: a.operand(),
-        });
+        self.emit(Op::Unpack { ty: Type::B64, d: vec![lo.reg(), hi.reg()], a: a.operand() });
         (lo, hi)
     }
 }

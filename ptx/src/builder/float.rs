@@ -53,13 +53,7 @@ impl KernelBuilder {
     }
 
     /// `fma.rn.f32` into `d`.
-    pub fn fma_rn_into(
-        &mut self,
-        d: F32,
-        a: impl Source<F32>,
-        b: impl Source<F32>,
-        c: impl Source<F32>,
-    ) {
+    pub fn fma_rn_into(&mut self, d: F32, a: impl Source<F32>, b: impl Source<F32>, c: impl Source<F32>) {
         self.emit(Op::Fma {
             ty: Type::F32,
             round: Some(Round::Rn),

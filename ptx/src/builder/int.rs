@@ -4,89 +4,45 @@ use super::{KernelBuilder, P, R16, R32, R64, Register, Source};
 use crate::ast::{IntOp, IntUnary, Op, Type};
 
 impl KernelBuilder {
-    fn int(
-        &mut self,
-        op: IntOp,
-        ty: Type,
-        d: impl Register,
-        a: crate::ast::Operand,
-        b: crate::ast::Operand,
-    ) {
-        self.emit(Op::Int {
-            op,
-            ty,
-            d: d.reg(),
-            a,
-            b,
-        });
+    fn int(&mut self, op: IntOp, ty: Type, d: impl Register, a: crate::ast::Operand, b: crate::ast::Operand) {
+        self.emit(Op::Int { op, ty, d: d.reg(), a, b });
     }
 
     /// `mad.wide.u32`: `a * b + c` in 64 bits; the usual way to an address.
-    pub fn mad_wide_u32(
-        &mut self,
-        a: impl Source<R32>,
-        b: impl Source<R32>,
-        c: impl Source<R64>,
-    ) -> R64 {
+    pub fn mad_wide_u32(&mut self, a: impl Source<R32>, b: impl Source<R32>, c: impl Source<R64>) -> R64 {
         let d: R64 = self.fresh();
         self.mad(true, Type::U32, d, a, b, c);
         d
     }
 
     /// `mad.wide.s32`: `a * b + c` in 64 bits, signed.
-    pub fn mad_wide_s32(
-        &mut self,
-        a: impl Source<R32>,
-        b: impl Source<R32>,
-        c: impl Source<R64>,
-    ) -> R64 {
+    pub fn mad_wide_s32(&mut self, a: impl Source<R32>, b: impl Source<R32>, c: impl Source<R64>) -> R64 {
         let d: R64 = self.fresh();
         self.mad(true, Type::S32, d, a, b, c);
         d
     }
 
     /// `mad.lo.u32`.
-    pub fn mad_lo_u32(
-        &mut self,
-        a: impl Source<R32>,
-        b: impl Source<R32>,
-        c: impl Source<R32>,
-    ) -> R32 {
+    pub fn mad_lo_u32(&mut self, a: impl Source<R32>, b: impl Source<R32>, c: impl Source<R32>) -> R32 {
         let d: R32 = self.fresh();
         self.mad(false, Type::U32, d, a, b, c);
         d
     }
 
     /// `mad.lo.u32` into `d`.
-    pub fn mad_lo_u32_into(
-        &mut self,
-        d: R32,
-        a: impl Source<R32>,
-        b: impl Source<R32>,
-        c: impl Source<R32>,
-    ) {
+    pub fn mad_lo_u32_into(&mut self, d: R32, a: impl Source<R32>, b: impl Source<R32>, c: impl Source<R32>) {
         self.mad(false, Type::U32, d, a, b, c);
     }
 
     /// `mad.lo.s32`.
-    pub fn mad_lo_s32(
-        &mut self,
-        a: impl Source<R32>,
-        b: impl Source<R32>,
-        c: impl Source<R32>,
-    ) -> R32 {
+    pub fn mad_lo_s32(&mut self, a: impl Source<R32>, b: impl Source<R32>, c: impl Source<R32>) -> R32 {
         let d: R32 = self.fresh();
         self.mad(false, Type::S32, d, a, b, c);
         d
     }
 
     /// `mad.lo.u64`.
-    pub fn mad_lo_u64(
-        &mut self,
-        a: impl Source<R64>,
-        b: impl Source<R64>,
-        c: impl Source<R64>,
-    ) -> R64 {
+    pub fn mad_lo_u64(&mut self, a: impl Source<R64>, b: impl Source<R64>, c: impl Source<R64>) -> R64 {
         let d: R64 = self.fresh();
         self.mad(false, Type::U64, d, a, b, c);
         d
@@ -101,73 +57,34 @@ impl KernelBuilder {
         b: impl Source<A>,
         c: impl Source<C>,
     ) {
-        self.emit(Op::Mad {
-            wide,
-            ty,
-            d: d.reg(),
-            a: a.operand(),
-            b: b.operand(),
-            c: c.operand(),
-        });
+        self.emit(Op::Mad { wide, ty, d: d.reg(), a: a.operand(), b: b.operand(), c: c.operand() });
     }
 
     /// `not.pred`.
     pub fn not_pred(&mut self, a: P) -> P {
         let d: P = self.fresh();
-        self.emit(Op::IntUnary {
-            op: IntUnary::Not,
-            ty: Type::Pred,
-            d: d.reg(),
-            a: a.operand(),
-        });
+        self.emit(Op::IntUnary { op: IntUnary::Not, ty: Type::Pred, d: d.reg(), a: a.operand() });
         d
     }
 
     /// `prmt.b32`: selects four of the eight bytes of `{b, a}` by the nibbles of `sel`.
     pub fn prmt(&mut self, a: impl Source<R32>, b: impl Source<R32>, sel: impl Source<R32>) -> R32 {
         let d: R32 = self.fresh();
-        self.emit(Op::Prmt {
-            d: d.reg(),
-            a: a.operand(),
-            b: b.operand(),
-            sel: sel.operand(),
-        });
+        self.emit(Op::Prmt { d: d.reg(), a: a.operand(), b: b.operand(), sel: sel.operand() });
         d
     }
 
     /// `bfe.u32`: `len` bits of `a` from bit `pos`, zero-extended.
-    pub fn bfe_u32(
-        &mut self,
-        a: impl Source<R32>,
-        pos: impl Source<R32>,
-        len: impl Source<R32>,
-    ) -> R32 {
+    pub fn bfe_u32(&mut self, a: impl Source<R32>, pos: impl Source<R32>, len: impl Source<R32>) -> R32 {
         let d: R32 = self.fresh();
-        self.emit(Op::Bfe {
-            ty: Type::U32,
-            d: d.reg(),
-            a: a.operand(),
-            pos: pos.operand(),
-            len: len.operand(),
-        });
+        self.emit(Op::Bfe { ty: Type::U32, d: d.reg(), a: a.operand(), pos: pos.operand(), len: len.operand() });
         d
     }
 
     /// `bfe.s32`: `len` bits of `a` from bit `pos`, sign-extended.
-    pub fn bfe_s32(
-        &mut self,
-        a: impl Source<R32>,
-        pos: impl Source<R32>,
-        len: impl Source<R32>,
-    ) -> R32 {
+    pub fn bfe_s32(&mut self, a: impl Source<R32>, pos: impl Source<R32>, len: impl Source<R32>) -> R32 {
         let d: R32 = self.fresh();
-        self.emit(Op::Bfe {
-            ty: Type::S32,
-            d: d.reg(),
-            a: a.operand(),
-            pos: pos.operand(),
-            len: len.operand(),
-        });
+        self.emit(Op::Bfe { ty: Type::S32, d: d.reg(), a: a.operand(), pos: pos.operand(), len: len.operand() });
         d
     }
 }

@@ -26,17 +26,11 @@ impl SharedBase for R32 {
 }
 
 fn global(base: R64, offset: i64) -> Addr {
-    Addr {
-        base: Base::Reg(base.reg()),
-        offset,
-    }
+    Addr { base: Base::Reg(base.reg()), offset }
 }
 
 fn shared(base: impl SharedBase, offset: i64) -> Addr {
-    Addr {
-        base: base.base(),
-        offset,
-    }
+    Addr { base: base.base(), offset }
 }
 
 impl KernelBuilder {
@@ -46,31 +40,14 @@ impl KernelBuilder {
         d
     }
 
-    fn load_into<R: Storable, const N: usize>(
-        &mut self,
-        space: Space,
-        nc: bool,
-        addr: Addr,
-        d: [R; N],
-    ) {
+    fn load_into<R: Storable, const N: usize>(&mut self, space: Space, nc: bool, addr: Addr, d: [R; N]) {
         assert!(matches!(N, 1 | 2 | 4), "vectors have 2 or 4 elements");
-        self.emit(Op::Ld {
-            space,
-            nc,
-            ty: R::TYPE,
-            d: d.iter().map(|r| r.reg()).collect(),
-            addr,
-        });
+        self.emit(Op::Ld { space, nc, ty: R::TYPE, d: d.iter().map(|r| r.reg()).collect(), addr });
     }
 
     fn store<R: Storable>(&mut self, space: Space, addr: Addr, a: Vec<Operand>) {
         assert!(matches!(a.len(), 1 | 2 | 4), "vectors have 2 or 4 elements");
-        self.emit(Op::St {
-            space,
-            ty: R::TYPE,
-            addr,
-            a,
-        });
+        self.emit(Op::St { space, ty: R::TYPE, addr, a });
     }
 
     /// `ld.global` of one register from `addr + offset` bytes.
@@ -89,12 +66,7 @@ impl KernelBuilder {
     }
 
     /// `ld.global.v2` or `.v4` into registers that exist.
-    pub fn ld_global_v_into<R: Storable, const N: usize>(
-        &mut self,
-        d: [R; N],
-        addr: R64,
-        offset: i64,
-    ) {
+    pub fn ld_global_v_into<R: Storable, const N: usize>(&mut self, d: [R; N], addr: R64, offset: i64) {
         self.load_into(Space::Global, false, global(addr, offset), d);
     }
 
@@ -104,11 +76,7 @@ impl KernelBuilder {
     }
 
     /// `ld.global.nc.v2` or `.v4`.
-    pub fn ld_global_nc_v<R: Storable, const N: usize>(
-        &mut self,
-        addr: R64,
-        offset: i64,
-    ) -> [R; N] {
+    pub fn ld_global_nc_v<R: Storable, const N: usize>(&mut self, addr: R64, offset: i64) -> [R; N] {
         self.load(Space::Global, true, global(addr, offset))
     }
 
@@ -137,12 +105,7 @@ impl KernelBuilder {
     }
 
     /// `st.global.v2` or `.v4`.
-    pub fn st_global_v<R: Storable + Source<R>, const N: usize>(
-        &mut self,
-        addr: R64,
-        offset: i64,
-        values: [R; N],
-    ) {
+    pub fn st_global_v<R: Storable + Source<R>, const N: usize>(&mut self, addr: R64, offset: i64, values: [R; N]) {
         let a = values.iter().map(|v| v.operand()).collect();
         self.store::<R>(Space::Global, global(addr, offset), a);
     }
@@ -164,21 +127,12 @@ impl KernelBuilder {
     }
 
     /// `ld.shared.v2` or `.v4`.
-    pub fn ld_shared_v<R: Storable, const N: usize>(
-        &mut self,
-        base: impl SharedBase,
-        offset: i64,
-    ) -> [R; N] {
+    pub fn ld_shared_v<R: Storable, const N: usize>(&mut self, base: impl SharedBase, offset: i64) -> [R; N] {
         self.load(Space::Shared, false, shared(base, offset))
     }
 
     /// `st.shared` of one register or immediate.
-    pub fn st_shared<R: Storable>(
-        &mut self,
-        base: impl SharedBase,
-        offset: i64,
-        value: impl Source<R>,
-    ) {
+    pub fn st_shared<R: Storable>(&mut self, base: impl SharedBase, offset: i64, value: impl Source<R>) {
         self.store::<R>(Space::Shared, shared(base, offset), vec![value.operand()]);
     }
 
@@ -194,24 +148,11 @@ impl KernelBuilder {
     }
 
     fn cp_async(&mut self, cg: bool, bytes: u32, dst: Addr, src: Addr, size: Option<Operand>) {
-        self.emit(Op::CpAsync {
-            cg,
-            bytes,
-            dst,
-            src,
-            src_size: size,
-        });
+        self.emit(Op::CpAsync { cg, bytes, dst, src, src_size: size });
     }
 
     /// `cp.async.ca`: 4, 8 or 16 bytes from global to shared memory.
-    pub fn cp_async_ca(
-        &mut self,
-        bytes: u32,
-        dst: impl SharedBase,
-        dst_offset: i64,
-        src: R64,
-        src_offset: i64,
-    ) {
+    pub fn cp_async_ca(&mut self, bytes: u32, dst: impl SharedBase, dst_offset: i64, src: R64, src_offset: i64) {
         let (to, from) = (shared(dst, dst_offset), global(src, src_offset));
         self.cp_async(false, bytes, to, from, None);
     }
@@ -231,13 +172,7 @@ impl KernelBuilder {
     }
 
     /// `cp.async.cg`: 16 bytes from global to shared memory, past the first-level cache.
-    pub fn cp_async_cg(
-        &mut self,
-        dst: impl SharedBase,
-        dst_offset: i64,
-        src: R64,
-        src_offset: i64,
-    ) {
+    pub fn cp_async_cg(&mut self, dst: impl SharedBase, dst_offset: i64, src: R64, src_offset: i64) {
         let (to, from) = (shared(dst, dst_offset), global(src, src_offset));
         self.cp_async(true, 16, to, from, None);
     }
@@ -275,13 +210,7 @@ impl KernelBuilder {
     ///
     /// # Panics
     /// For [`AtomOp::Cas`], which has its own method.
-    pub fn atom_global_u32(
-        &mut self,
-        op: AtomOp,
-        addr: R64,
-        offset: i64,
-        a: impl Source<R32>,
-    ) -> R32 {
+    pub fn atom_global_u32(&mut self, op: AtomOp, addr: R64, offset: i64, a: impl Source<R32>) -> R32 {
         self.atom(Space::Global, op, global(addr, offset), a.operand(), None)
     }
 
@@ -289,13 +218,7 @@ impl KernelBuilder {
     ///
     /// # Panics
     /// For [`AtomOp::Cas`].
-    pub fn atom_shared_u32(
-        &mut self,
-        op: AtomOp,
-        base: impl SharedBase,
-        offset: i64,
-        a: impl Source<R32>,
-    ) -> R32 {
+    pub fn atom_shared_u32(&mut self, op: AtomOp, base: impl SharedBase, offset: i64, a: impl Source<R32>) -> R32 {
         self.atom(Space::Shared, op, shared(base, offset), a.operand(), None)
     }
 
@@ -307,42 +230,17 @@ impl KernelBuilder {
         compare: impl Source<R32>,
         new: impl Source<R32>,
     ) -> R32 {
-        self.atom(
-            Space::Global,
-            AtomOp::Cas,
-            global(addr, offset),
-            compare.operand(),
-            Some(new.operand()),
-        )
+        self.atom(Space::Global, AtomOp::Cas, global(addr, offset), compare.operand(), Some(new.operand()))
     }
 
-    fn atom(
-        &mut self,
-        space: Space,
-        op: AtomOp,
-        addr: Addr,
-        a: Operand,
-        b: Option<Operand>,
-    ) -> R32 {
-        assert_eq!(
-            op == AtomOp::Cas,
-            b.is_some(),
-            "cas takes two values, the others one"
-        );
+    fn atom(&mut self, space: Space, op: AtomOp, addr: Addr, a: Operand, b: Option<Operand>) -> R32 {
+        assert_eq!(op == AtomOp::Cas, b.is_some(), "cas takes two values, the others one");
         let ty = match op {
             AtomOp::Add | AtomOp::Min | AtomOp::Max => Type::U32,
             AtomOp::And | AtomOp::Or | AtomOp::Xor | AtomOp::Exch | AtomOp::Cas => Type::B32,
         };
         let d: R32 = self.fresh();
-        self.emit(Op::Atom {
-            space,
-            op,
-            ty,
-            d: d.reg(),
-            addr,
-            a,
-            b,
-        });
+        self.emit(Op::Atom { space, op, ty, d: d.reg(), addr, a, b });
         d
     }
 }

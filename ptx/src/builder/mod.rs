@@ -22,8 +22,8 @@ pub use memory::{SharedBase, SharedRef};
 pub use registers::{F32, P, R16, R32, R64, Register, Source, Storable, Word};
 
 use crate::ast::{
-    Addr, Base, Guard, Inst, Kernel, Label, Op, Operand, Param, Pos, Reg, RegDecl, SharedVar,
-    Space, Special, Stmt, Type,
+    Addr, Base, Guard, Inst, Kernel, Label, Op, Operand, Param, Pos, Reg, RegDecl, SharedVar, Space, Special, Stmt,
+    Type,
 };
 
 /// Builds one kernel, instruction by instruction.
@@ -80,10 +80,7 @@ impl KernelBuilder {
     pub fn fresh<R: Register>(&mut self) -> R {
         let reg = Reg(self.kernel.regs.len() as u32);
         // Named by class when the kernel is finished.
-        self.kernel.regs.push(RegDecl {
-            name: String::new(),
-            ty: R::TYPE,
-        });
+        self.kernel.regs.push(RegDecl { name: String::new(), ty: R::TYPE });
         R::from_reg(reg)
     }
 
@@ -94,20 +91,12 @@ impl KernelBuilder {
 
     /// Appends an operation under the guard in force.
     pub fn emit(&mut self, op: Op) {
-        self.kernel.body.push(Stmt::Inst(Inst {
-            guard: self.guard,
-            op,
-            pos: Pos::NONE,
-        }));
+        self.kernel.body.push(Stmt::Inst(Inst { guard: self.guard, op, pos: Pos::NONE }));
     }
 
     /// `mov` of a register or immediate into an existing register.
     pub fn set<R: Register>(&mut self, d: R, value: impl Source<R>) {
-        self.emit(Op::Mov {
-            ty: R::TYPE,
-            d: d.reg(),
-            a: value.operand(),
-        });
+        self.emit(Op::Mov { ty: R::TYPE, d: d.reg(), a: value.operand() });
     }
 
     /// `mov.b32` into a fresh register: a variable with a first value.
@@ -141,41 +130,27 @@ impl KernelBuilder {
     /// The bits of an f32 (`mov.b32`).
     pub fn bits_of_f32(&mut self, a: F32) -> R32 {
         let d: R32 = self.fresh();
-        self.emit(Op::Mov {
-            ty: Type::B32,
-            d: d.reg(),
-            a: a.operand(),
-        });
+        self.emit(Op::Mov { ty: Type::B32, d: d.reg(), a: a.operand() });
         d
     }
 
     /// The f32 with these bits (`mov.b32`).
     pub fn f32_of_bits(&mut self, a: R32) -> F32 {
         let d: F32 = self.fresh();
-        self.emit(Op::Mov {
-            ty: Type::B32,
-            d: d.reg(),
-            a: a.operand(),
-        });
+        self.emit(Op::Mov { ty: Type::B32, d: d.reg(), a: a.operand() });
         d
     }
 
     fn param<R: Register>(&mut self, name: &str, ty: Type) -> R {
         let index = self.kernel.params.len() as u32;
-        self.kernel.params.push(Param {
-            name: name.to_owned(),
-            ty,
-        });
+        self.kernel.params.push(Param { name: name.to_owned(), ty });
         let d: R = self.fresh();
         self.emit(Op::Ld {
             space: Space::Param,
             nc: false,
             ty,
             d: vec![d.reg()],
-            addr: Addr {
-                base: Base::Param(index),
-                offset: 0,
-            },
+            addr: Addr { base: Base::Param(index), offset: 0 },
         });
         d
     }
@@ -184,11 +159,7 @@ impl KernelBuilder {
     pub fn param_ptr(&mut self, name: &str) -> R64 {
         let generic: R64 = self.param(name, Type::U64);
         let d: R64 = self.fresh();
-        self.emit(Op::Cvta {
-            space: Space::Global,
-            d: d.reg(),
-            a: generic.operand(),
-        });
+        self.emit(Op::Cvta { space: Space::Global, d: d.reg(), a: generic.operand() });
         d
     }
 
@@ -215,33 +186,21 @@ impl KernelBuilder {
     /// Declares a shared array.
     pub fn shared(&mut self, name: &str, align: u32, bytes: u32) -> SharedRef {
         let index = self.kernel.shared.len() as u32;
-        self.kernel.shared.push(SharedVar {
-            name: name.to_owned(),
-            align,
-            bytes,
-        });
+        self.kernel.shared.push(SharedVar { name: name.to_owned(), align, bytes });
         SharedRef(index)
     }
 
     /// The address of a shared array (`mov.u32`).
     pub fn shared_addr(&mut self, array: SharedRef) -> R32 {
         let d: R32 = self.fresh();
-        self.emit(Op::Mov {
-            ty: Type::U32,
-            d: d.reg(),
-            a: Operand::Shared(array.0),
-        });
+        self.emit(Op::Mov { ty: Type::U32, d: d.reg(), a: Operand::Shared(array.0) });
         d
     }
 
     /// Reads a special register (`mov.u32`).
     pub fn special(&mut self, special: Special) -> R32 {
         let d: R32 = self.fresh();
-        self.emit(Op::Mov {
-            ty: Type::U32,
-            d: d.reg(),
-            a: Operand::Special(special),
-        });
+        self.emit(Op::Mov { ty: Type::U32, d: d.reg(), a: Operand::Special(special) });
         d
     }
 
@@ -252,14 +211,8 @@ impl KernelBuilder {
     /// When a label was never placed.
     #[must_use]
     pub fn finish(mut self) -> Kernel {
-        let ended = matches!(
-            self.kernel.body.last(),
-            Some(Stmt::Inst(Inst {
-                guard: None,
-                op: Op::Ret | Op::Exit,
-                ..
-            }))
-        );
+        let ended =
+            matches!(self.kernel.body.last(), Some(Stmt::Inst(Inst { guard: None, op: Op::Ret | Op::Exit, .. })));
         if !ended {
             self.emit(Op::Ret);
         }
@@ -281,16 +234,9 @@ impl KernelBuilder {
         self.kernel.labels = names;
         for stmt in &mut self.kernel.body {
             match stmt {
-                Stmt::Label(l)
-                | Stmt::Inst(Inst {
-                    op: Op::Bra { target: l, .. },
-                    ..
-                }) => match new[l.0 as usize] {
+                Stmt::Label(l) | Stmt::Inst(Inst { op: Op::Bra { target: l, .. }, .. }) => match new[l.0 as usize] {
                     Some(n) => *l = Label(n),
-                    None => panic!(
-                        "kernel {}: a branch goes to a label that was never placed",
-                        self.kernel.name
-                    ),
+                    None => panic!("kernel {}: a branch goes to a label that was never placed", self.kernel.name),
                 },
                 Stmt::Inst(_) => {}
             }
@@ -299,23 +245,15 @@ impl KernelBuilder {
 
     /// Groups registers by class and names them: `%p0`, `%rs0`, `%r0`, `%rd0`, `%f0`.
     fn number_registers(&mut self) {
-        const CLASSES: [(Type, &str); 5] = [
-            (Type::Pred, "%p"),
-            (Type::B16, "%rs"),
-            (Type::B32, "%r"),
-            (Type::B64, "%rd"),
-            (Type::F32, "%f"),
-        ];
+        const CLASSES: [(Type, &str); 5] =
+            [(Type::Pred, "%p"), (Type::B16, "%rs"), (Type::B32, "%r"), (Type::B64, "%rd"), (Type::F32, "%f")];
         let old = std::mem::take(&mut self.kernel.regs);
         let mut new = vec![Reg(0); old.len()];
         for (class, prefix) in CLASSES {
             let members = old.iter().enumerate().filter(|(_, d)| d.ty == class);
             for (count, (i, _)) in members.enumerate() {
                 new[i] = Reg(self.kernel.regs.len() as u32);
-                self.kernel.regs.push(RegDecl {
-                    name: format!("{prefix}{count}"),
-                    ty: class,
-                });
+                self.kernel.regs.push(RegDecl { name: format!("{prefix}{count}"), ty: class });
             }
         }
         for stmt in &mut self.kernel.body {

@@ -97,10 +97,7 @@ impl Source<R16> for i32 {
     /// # Panics
     /// When the value fits neither an `i16` nor a `u16`.
     fn operand(self) -> Operand {
-        assert!(
-            (i32::from(i16::MIN)..=i32::from(u16::MAX)).contains(&self),
-            "immediate {self} does not fit 16 bits"
-        );
+        assert!((i32::from(i16::MIN)..=i32::from(u16::MAX)).contains(&self), "immediate {self} does not fit 16 bits");
         Operand::Int(i64::from(self))
     }
 }

@@ -10,15 +10,7 @@ const FULL: Operand = Operand::Int(0xffff_ffff);
 impl KernelBuilder {
     fn shfl<W: Word>(&mut self, mode: ShflMode, a: W, b: Operand, c: i64) -> W {
         let d: W = self.fresh();
-        self.emit(Op::Shfl {
-            mode,
-            d: d.reg(),
-            p: None,
-            a: Operand::Reg(a.reg()),
-            b,
-            c: Operand::Int(c),
-            mask: FULL,
-        });
+        self.emit(Op::Shfl { mode, d: d.reg(), p: None, a: Operand::Reg(a.reg()), b, c: Operand::Int(c), mask: FULL });
         d
     }
 
@@ -44,13 +36,7 @@ impl KernelBuilder {
 
     fn vote<R: Register>(&mut self, mode: VoteMode, p: P) -> R {
         let d: R = self.fresh();
-        self.emit(Op::Vote {
-            mode,
-            d: d.reg(),
-            p: p.reg(),
-            negate: false,
-            mask: FULL,
-        });
+        self.emit(Op::Vote { mode, d: d.reg(), p: p.reg(), negate: false, mask: FULL });
         d
     }
 
@@ -74,21 +60,13 @@ impl KernelBuilder {
     ///
     /// # Panics
     /// For any other N.
-    pub fn ldmatrix<const N: usize>(
-        &mut self,
-        trans: bool,
-        base: impl SharedBase,
-        offset: i64,
-    ) -> [R32; N] {
+    pub fn ldmatrix<const N: usize>(&mut self, trans: bool, base: impl SharedBase, offset: i64) -> [R32; N] {
         assert!(matches!(N, 1 | 2 | 4), "ldmatrix loads 1, 2 or 4 matrices");
         let d: [R32; N] = self.fresh_array();
         self.emit(Op::LdMatrix {
             trans,
             d: d.iter().map(|r| r.reg()).collect(),
-            addr: Addr {
-                base: base.base(),
-                offset,
-            },
+            addr: Addr { base: base.base(), offset },
         });
         d
     }
