@@ -1,0 +1,37 @@
+//! The one error type of the crate.
+
+/// What went wrong, where, and what to do about it.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The generation has no such matrix instruction, or nobody has modelled it.
+    #[error(
+        "{profile} has no model of `{instruction}`: use a shape and types that `Profile::describe` lists, or another profile"
+    )]
+    UnsupportedMma {
+        /// Profile name.
+        profile: &'static str,
+        /// The instruction, in PTX order.
+        instruction: String,
+    },
+    /// The instruction is modelled, but its fragment layout in warp registers is not.
+    #[error(
+        "`{instruction}` has no warp register layout here: only mma.sync m16n8k16, m16n8k8, m16n8k4 and m8n8k4 have"
+    )]
+    UnsupportedLayout {
+        /// The instruction, in PTX order.
+        instruction: String,
+    },
+    /// A caller passed the wrong number of registers.
+    #[error("operand {operand} of `{instruction}` takes {expected} registers, not {found}")]
+    FragmentCount {
+        /// The instruction, in PTX order.
+        instruction: String,
+        /// `A`, `B`, `C` or `D`.
+        operand: char,
+        /// Registers the instruction takes.
+        expected: usize,
+        /// Registers passed.
+        found: usize,
+    },
+}
