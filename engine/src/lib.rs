@@ -6,7 +6,9 @@
 pub mod config;
 pub mod error;
 pub mod kernels;
+pub mod kv;
 pub mod model;
+pub mod policy;
 pub mod sampler;
 pub mod tokenizer;
 pub mod weights;

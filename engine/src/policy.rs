@@ -1,0 +1,261 @@
+//! Which variant of each kernel a step runs: a pure function of the mode, the model's sizes and the step's shape.
+//!
+//! The result is data. [`Dispatch`] is executed, logged, and may be overridden in a replay, so that "what if two more rows had
+//! been in the batch" is an ordinary call. Policies are named and versioned: a changed table is a new identifier.
+//!
+//! * `invariant/1`: no split anywhere. A row's bits depend on that row's own tokens only.
+//! * `throughput/1`: as GEMM and attention libraries do, few rows are spread over more slices of K, and long prefixes
+//!   over more ranges of KV. What counts numerically is which 16-blocks a slice holds, so tables are of slices.
+
+use std::collections::BTreeMap;
+
+use crate::config::Config;
+use crate::error::{Error, Result};
+use crate::kernels::PAD;
+use crate::weights::Padded;
+
+/// How the engine computes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Mode {
+    /// A row's bits depend on its own tokens only.
+    Invariant,
+    /// Kernel variants follow the shape of the step.
+    Throughput,
+}
+
+impl Mode {
+    /// Both.
+    pub const ALL: [Mode; 2] = [Mode::Invariant, Mode::Throughput];
+
+    /// Name for command lines.
+    pub fn name(self) -> &'static str {
+        match self {
+            Mode::Invariant => "invariant",
+            Mode::Throughput => "throughput",
+        }
+    }
+
+    /// Identifier of the dispatch policy, as records carry it.
+    pub fn policy(self) -> &'static str {
+        match self {
+            Mode::Invariant => "invariant/1",
+            Mode::Throughput => "throughput/1",
+        }
+    }
+
+    /// The mode whose policy has this identifier; none for another policy or version.
+    pub fn from_policy(id: &str) -> Option<Mode> {
+        Mode::ALL.into_iter().find(|m| m.policy() == id)
+    }
+}
+
+/// What of a step the policy looks at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Shape {
+    /// Rows of the step: decode rows and prefill tokens together.
+    pub rows: u32,
+    /// Rows whose logits are computed.
+    pub logits_rows: u32,
+    /// Longest KV length after the step, over its requests.
+    pub max_kv: u32,
+}
+
+/// The choices of one step. Every entry is at least 1; 1 means one uninterrupted walk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Dispatch {
+    /// K slices of the fused q, k, v projection.
+    pub qkv: u32,
+    /// K slices of the attention output projection.
+    pub o_proj: u32,
+    /// K slices of the fused gate and up projection.
+    pub gate_up: u32,
+    /// K slices of the down projection.
+    pub down: u32,
+    /// K slices of the LM head.
+    pub lm_head: u32,
+    /// Ranges that each request's KV tiles are divided into.
+    pub kv_splits: u32,
+}
+
+/// More slices than any table here holds; a foreign record may not ask for absurd workspaces.
+pub const MAX_SPLITS: u32 = 64;
+
+impl Dispatch {
+    /// No split anywhere.
+    pub const UNSPLIT: Dispatch = Dispatch { qkv: 1, o_proj: 1, gate_up: 1, down: 1, lm_head: 1, kv_splits: 1 };
+
+    /// The choices by name, in the order of execution: `split_k.<op>` and `kv_splits`.
+    pub fn entries(&self) -> [(&'static str, u32); 6] {
+        [
+            ("split_k.qkv", self.qkv),
+            ("kv_splits", self.kv_splits),
+            ("split_k.o_proj", self.o_proj),
+            ("split_k.gate_up", self.gate_up),
+            ("split_k.down", self.down),
+            ("split_k.lm_head", self.lm_head),
+        ]
+    }
+
+    /// The choices from a table as [`Dispatch::entries`] gives it.
+    ///
+    /// # Errors
+    /// [`Error::Dispatch`] if a name is missing, unknown or repeated, or a value is 0 or above [`MAX_SPLITS`].
+    pub fn from_entries<'a>(entries: impl IntoIterator<Item = (&'a str, u32)>) -> Result<Dispatch> {
+        let mut table = BTreeMap::new();
+        for (name, value) in entries {
+            if !Dispatch::UNSPLIT.entries().iter().any(|e| e.0 == name) {
+                return Err(Error::Dispatch { detail: format!("`{name}` is no choice of this engine") });
+            }
+            if table.insert(name, value).is_some() {
+                return Err(Error::Dispatch { detail: format!("`{name}` is stated twice") });
+            }
+        }
+        let take = |name: &str| {
+            table.get(name).copied().ok_or_else(|| Error::Dispatch { detail: format!("`{name}` is not stated") })
+        };
+        let dispatch = Dispatch {
+            qkv: take("split_k.qkv")?,
+            o_proj: take("split_k.o_proj")?,
+            gate_up: take("split_k.gate_up")?,
+            down: take("split_k.down")?,
+            lm_head: take("split_k.lm_head")?,
+            kv_splits: take("kv_splits")?,
+        };
+        dispatch.check()?;
+        Ok(dispatch)
+    }
+
+    /// Refuses values outside `1..=MAX_SPLITS`.
+    ///
+    /// # Errors
+    /// [`Error::Dispatch`].
+    pub fn check(&self) -> Result<()> {
+        match self.entries().iter().find(|e| e.1 == 0 || e.1 > MAX_SPLITS) {
+            None => Ok(()),
+            Some((name, value)) => {
+                Err(Error::Dispatch { detail: format!("`{name}` = {value} is not in 1..={MAX_SPLITS}") })
+            }
+        }
+    }
+}
+
+/// Upper ends of the row classes of `throughput/1`; the last class has no end.
+const ROW_CLASSES: [u32; 9] = [1, 2, 3, 4, 6, 8, 12, 16, 32];
+/// K slices wanted in each row class, before the shape of the weight has its say.
+const SLICES: [u32; 10] = [16, 11, 8, 7, 6, 5, 4, 3, 2, 1];
+/// KV ranges wanted in each row class.
+const KV_RANGES: [u32; 10] = [8, 4, 3, 2, 2, 1, 1, 1, 1, 1];
+/// A KV range shorter than this is not worth a launch.
+const MIN_KV_RANGE: u32 = 32;
+/// A slice holds at least this many 16-blocks of K.
+const MIN_SLICE_BLOCKS: u32 = 2;
+/// A weight this many times wider than deep fills the machine with half the slices.
+const WIDE: u32 = 4;
+
+/// Class of a number of rows, from 0.
+pub fn row_class(rows: u32) -> usize {
+    ROW_CLASSES.iter().position(|end| rows <= *end).unwrap_or(ROW_CLASSES.len())
+}
+
+/// The choices for a step.
+pub fn dispatch(mode: Mode, config: &Config, shape: Shape) -> Dispatch {
+    if mode == Mode::Invariant {
+        return Dispatch::UNSPLIT;
+    }
+    let p = Padded::of(config);
+    let rows = row_class(shape.rows);
+    Dispatch {
+        qkv: slices(rows, p.qkv, p.hidden),
+        o_proj: slices(rows, p.hidden, p.attn),
+        gate_up: slices(rows, 2 * p.ffn, p.hidden),
+        down: slices(rows, p.hidden, p.ffn),
+        lm_head: slices(row_class(shape.logits_rows), p.vocab, p.hidden),
+        kv_splits: KV_RANGES[rows].min(shape.max_kv.div_ceil(MIN_KV_RANGE)).max(1),
+    }
+}
+
+/// K slices for a row class and a weight `[n, k]`; none of them empty.
+fn slices(class: usize, n: u32, k: u32) -> u32 {
+    let blocks = k.div_ceil(PAD);
+    let wanted = if n >= WIDE * k { SLICES[class].div_ceil(2) } else { SLICES[class] };
+    let wanted = wanted.min(blocks / MIN_SLICE_BLOCKS).max(1);
+    blocks.div_ceil(blocks.div_ceil(wanted))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config() -> Config {
+        crate::model::embedded().unwrap().config
+    }
+
+    fn shape(rows: u32) -> Shape {
+        Shape { rows, logits_rows: rows, max_kv: 100 }
+    }
+
+    #[test]
+    fn invariant_never_splits() {
+        for rows in [1, 2, 17, 1000] {
+            assert_eq!(dispatch(Mode::Invariant, &config(), shape(rows)), Dispatch::UNSPLIT);
+        }
+    }
+
+    #[test]
+    fn each_row_class_has_its_own_dispatch() {
+        let config = config();
+        let of = |rows| dispatch(Mode::Throughput, &config, shape(rows));
+        let ends = [1, 2, 3, 4, 6, 8, 12, 16, 32, 33];
+        for (i, a) in ends.iter().enumerate() {
+            assert!(ends[i + 1..].iter().all(|b| of(*a) != of(*b)), "{a}");
+        }
+        for (a, b) in [(5, 6), (7, 8), (9, 12), (13, 16), (17, 32), (33, 5000)] {
+            assert_eq!(of(a), of(b));
+        }
+        assert_eq!(of(33), Dispatch::UNSPLIT);
+        let one = Dispatch { qkv: 6, o_proj: 6, gate_up: 6, down: 16, lm_head: 6, kv_splits: 4 };
+        assert_eq!(of(1), one);
+    }
+
+    #[test]
+    fn no_slice_is_empty() {
+        for class in 0..SLICES.len() {
+            for blocks in 1..200 {
+                for n in [16, 100_000] {
+                    let s = slices(class, n, blocks * PAD);
+                    assert!((s - 1) * blocks.div_ceil(s) < blocks, "{class} {blocks} {s}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn kv_ranges_follow_the_length() {
+        let config = config();
+        let of = |max_kv| dispatch(Mode::Throughput, &config, Shape { rows: 1, logits_rows: 1, max_kv }).kv_splits;
+        assert_eq!([of(1), of(32), of(33), of(256), of(1000)], [1, 1, 2, 8, 8]);
+    }
+
+    #[test]
+    fn tables_round_trip_and_bad_ones_are_refused() {
+        let d = dispatch(Mode::Throughput, &config(), shape(3));
+        assert_eq!(Dispatch::from_entries(d.entries()).unwrap(), d);
+        let text = |entries: Vec<(&str, u32)>| Dispatch::from_entries(entries).unwrap_err().to_string();
+        let mut missing = d.entries().to_vec();
+        missing.pop();
+        assert!(text(missing).contains("not stated"));
+        let mut twice = d.entries().to_vec();
+        twice.push(twice[0]);
+        assert!(text(twice).contains("twice"));
+        let mut unknown = d.entries().to_vec();
+        unknown.push(("stages", 3));
+        assert!(text(unknown).contains("stages"));
+        for bad in [0, MAX_SPLITS + 1] {
+            let mut entries = d.entries().to_vec();
+            entries[2].1 = bad;
+            assert!(text(entries).contains("split_k.o_proj"));
+        }
+        assert_eq!(Mode::from_policy("throughput/1"), Some(Mode::Throughput));
+        assert_eq!(Mode::from_policy("throughput/2"), None);
+    }
+}
