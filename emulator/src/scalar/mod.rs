@@ -19,6 +19,7 @@
 //! Missing on purpose: status flags (PTX has none), signalling NaNs (PTX does not distinguish them).
 
 pub mod float;
+pub mod lanes;
 
 mod abs_neg;
 mod add;

@@ -3,3 +3,6 @@
 mod apfloat;
 mod cases;
 mod host;
+mod lanes;
+mod rules;
+mod softfloat;

@@ -1,0 +1,34 @@
+//! Conversions between f32 and packed bf16 of a warp.
+
+use super::{INF, SIGN, Warp, warp_fn};
+
+warp_fn! {
+    /// `cvt.rn.bf16x2.f32 out, high, low`.
+    ///
+    /// # Bits
+    /// [`scalar::pack2`](crate::scalar::pack2) to bf16, to nearest even, in every lane.
+    fn pack_bf16x2_rn(high, low) = |x, y| bf16(x) << 16 | bf16(y);
+}
+
+warp_fn! {
+    /// The low bf16 of each register as f32.
+    ///
+    /// # Bits
+    /// A move of bits, as kernels do it with `shl` and `and`: NaN payloads are kept.
+    fn widen_bf16_low(a) = |x| x << 16;
+}
+
+warp_fn! {
+    /// The high bf16 of each register as f32.
+    ///
+    /// # Bits
+    /// As [`widen_bf16_low`].
+    fn widen_bf16_high(a) = |x| x & 0xffff_0000;
+}
+
+#[inline(always)]
+fn bf16(bits: u32) -> u32 {
+    // The carry of the rounding runs into the exponent, and from the largest one to infinity.
+    let rounded = (bits.wrapping_add(0x7fff + (bits >> 16 & 1))) >> 16;
+    if bits & !SIGN > INF { 0x7fff } else { rounded }
+}
