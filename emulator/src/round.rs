@@ -98,7 +98,7 @@ fn overflowed(format: &Format, sign: u64, negative: bool, rounding: Rounding, ov
 }
 
 /// `value * 2^-shift` rounded to an integer; `shift > 0`.
-fn shift_right(value: u128, shift: u32, negative: bool, rounding: Rounding) -> u128 {
+pub(crate) fn shift_right(value: u128, shift: u32, negative: bool, rounding: Rounding) -> u128 {
     let (quotient, rest, half) = if shift >= 128 {
         // Below one half, except that a shift of exactly 128 has its half at 2^127.
         (0, value, if shift == 128 { Some(1_u128 << 127) } else { None })

@@ -1,6 +1,6 @@
 //! `abs` and `neg`.
 
-use super::Format;
+use super::Ieee;
 use super::float::{Class, Unpacked, unpack};
 
 /// `|a|`: the sign bit cleared.
@@ -9,7 +9,7 @@ use super::float::{Class, Unpacked, unpack};
 /// With `ftz` subnormals become `+0`. The NaN of f32, f16 and bf16 is canonical (PTX leaves it open), that of f64 keeps
 /// its payload.
 #[must_use]
-pub fn abs<F: Format>(a: F::Bits, ftz: bool) -> F::Bits {
+pub fn abs<F: Ieee>(a: F::Bits, ftz: bool) -> F::Bits {
     with_sign::<F>(a, ftz, |_| false)
 }
 
@@ -19,11 +19,11 @@ pub fn abs<F: Format>(a: F::Bits, ftz: bool) -> F::Bits {
 /// With `ftz` subnormals become zero of the flipped sign. The NaN of f32, f16 and bf16 is canonical (PTX leaves it
 /// open), that of f64 keeps its payload.
 #[must_use]
-pub fn neg<F: Format>(a: F::Bits, ftz: bool) -> F::Bits {
+pub fn neg<F: Ieee>(a: F::Bits, ftz: bool) -> F::Bits {
     with_sign::<F>(a, ftz, |sign| !sign)
 }
 
-fn with_sign<F: Format>(a: F::Bits, ftz: bool, sign: impl Fn(bool) -> bool) -> F::Bits {
+fn with_sign<F: Ieee>(a: F::Bits, ftz: bool, sign: impl Fn(bool) -> bool) -> F::Bits {
     let Unpacked { sign: before, class } = unpack::<F>(a, ftz);
     let magnitude = match class {
         Class::Nan if !F::KEEPS_PAYLOAD => return F::narrow(F::NAN),

@@ -1,6 +1,6 @@
 //! `add` and `sub`.
 
-use super::float::{Class, Format, Magnitude, exact_zero_sign, inf, nan, round_pack, shift_right_sticky, unpack, zero};
+use super::float::{Class, Ieee, Magnitude, exact_zero_sign, inf, nan, round_pack, shift_right_sticky, unpack, zero};
 use super::{Mods, Unpacked};
 
 /// `a + b`.
@@ -8,7 +8,7 @@ use super::{Mods, Unpacked};
 /// # Bits
 /// One rounding. Unlike signs that cancel give `+0` (`-0` toward minus infinity); `-0 + -0` is `-0`.
 #[must_use]
-pub fn add<F: Format>(a: F::Bits, b: F::Bits, mods: Mods) -> F::Bits {
+pub fn add<F: Ieee>(a: F::Bits, b: F::Bits, mods: Mods) -> F::Bits {
     let (x, y) = (unpack::<F>(a, mods.ftz), unpack::<F>(b, mods.ftz));
     if x.class == Class::Nan || y.class == Class::Nan {
         return nan::<F>(&[a, b], mods);
@@ -18,7 +18,7 @@ pub fn add<F: Format>(a: F::Bits, b: F::Bits, mods: Mods) -> F::Bits {
 
 /// `a - b`: the addition of `b` with its sign flipped.
 #[must_use]
-pub fn sub<F: Format>(a: F::Bits, b: F::Bits, mods: Mods) -> F::Bits {
+pub fn sub<F: Ieee>(a: F::Bits, b: F::Bits, mods: Mods) -> F::Bits {
     let (x, y) = (unpack::<F>(a, mods.ftz), unpack::<F>(b, mods.ftz));
     if x.class == Class::Nan || y.class == Class::Nan {
         return nan::<F>(&[a, b], mods);
@@ -29,7 +29,7 @@ pub fn sub<F: Format>(a: F::Bits, b: F::Bits, mods: Mods) -> F::Bits {
 /// The rounded sum of two values that are not NaN. The significands may have any leading position up to [`TOP`].
 ///
 /// [`TOP`]: super::float::TOP
-pub(super) fn add_unpacked<F: Format>(x: Unpacked, y: Unpacked, mods: Mods) -> F::Bits {
+pub(super) fn add_unpacked<F: Ieee>(x: Unpacked, y: Unpacked, mods: Mods) -> F::Bits {
     match (x.class, y.class) {
         (Class::Inf, Class::Inf) if x.sign != y.sign => nan::<F>(&[], mods),
         (Class::Inf, _) => inf::<F>(x.sign, mods),
@@ -43,7 +43,7 @@ pub(super) fn add_unpacked<F: Format>(x: Unpacked, y: Unpacked, mods: Mods) -> F
     }
 }
 
-fn add_finite<F: Format>(x: (bool, Magnitude), y: (bool, Magnitude), mods: Mods) -> F::Bits {
+fn add_finite<F: Ieee>(x: (bool, Magnitude), y: (bool, Magnitude), mods: Mods) -> F::Bits {
     let (x, y) = ((x.0, x.1.normalised()), (y.0, y.1.normalised()));
     let ((sign, large), (other, small)) = if (x.1.exp, x.1.sig) >= (y.1.exp, y.1.sig) { (x, y) } else { (y, x) };
     // At least 20 low bits of either significand are zero, so a shift that loses bits is followed by at most one

@@ -1,6 +1,6 @@
 //! Comparisons of `setp` and `set`.
 
-use super::Format;
+use super::Ieee;
 use super::float::{Class, unpack};
 use core::cmp::Ordering;
 
@@ -42,7 +42,7 @@ pub enum Compare {
 /// # Bits
 /// `-0` equals `+0`. With `ftz` subnormal operands count as zero.
 #[must_use]
-pub fn compare<F: Format>(op: Compare, a: F::Bits, b: F::Bits, ftz: bool) -> bool {
+pub fn compare<F: Ieee>(op: Compare, a: F::Bits, b: F::Bits, ftz: bool) -> bool {
     let order = key::<F>(a, ftz).zip(key::<F>(b, ftz)).map(|(x, y)| x.cmp(&y));
     let Some(order) = order else {
         use Compare::{Equ, Geu, Gtu, Leu, Ltu, Nan, Neu};
@@ -61,7 +61,7 @@ pub fn compare<F: Format>(op: Compare, a: F::Bits, b: F::Bits, ftz: bool) -> boo
 }
 
 /// A key that orders bit patterns as their values, both zeros alike; `None` for NaN.
-fn key<F: Format>(a: F::Bits, ftz: bool) -> Option<i64> {
+fn key<F: Ieee>(a: F::Bits, ftz: bool) -> Option<i64> {
     let x = unpack::<F>(a, ftz);
     let magnitude = (F::widen(a) & !F::SIGN) as i64;
     match x.class {

@@ -1,6 +1,6 @@
 //! `cvt` between floats and integers.
 
-use super::float::{Class, Format, Magnitude, TOP, round_pack, unpack, zero};
+use super::float::{Class, Ieee, Magnitude, TOP, round_pack, unpack, zero};
 use super::round_int::round_magnitude;
 use super::{Mods, Rounding};
 
@@ -30,7 +30,7 @@ impl Int {
 /// Rounded in the given direction, then clamped to the range of the type. NaN gives 0 if the source is not f64 and the
 /// destination not 64 bits wide, otherwise only the top bit of the destination.
 #[must_use]
-pub fn to_int<F: Format>(a: F::Bits, int: Int, rounding: Rounding, ftz: bool) -> u64 {
+pub fn to_int<F: Ieee>(a: F::Bits, int: Int, rounding: Rounding, ftz: bool) -> u64 {
     let x = unpack::<F>(a, ftz);
     let mask = u64::MAX >> (64 - int.bits);
     let top = 1u64 << (int.bits - 1);
@@ -41,7 +41,7 @@ pub fn to_int<F: Format>(a: F::Bits, int: Int, rounding: Rounding, ftz: bool) ->
         (false, false) => u128::from(mask),
     };
     let magnitude = match x.class {
-        Class::Nan => return if F::FRAC_BITS < 52 && int.bits < 64 { 0 } else { top },
+        Class::Nan => return if F::FORMAT.fraction_bits < 52 && int.bits < 64 { 0 } else { top },
         Class::Zero => 0,
         Class::Inf => limit,
         Class::Finite(m) if m.exp >= 64 => limit,
@@ -59,7 +59,7 @@ pub fn to_int<F: Format>(a: F::Bits, int: Int, rounding: Rounding, ftz: bool) ->
 /// # Bits
 /// One rounding; zero gives `+0`. Bits of `value` above `int.bits` are ignored.
 #[must_use]
-pub fn from_int<F: Format>(value: u64, int: Int, mods: Mods) -> F::Bits {
+pub fn from_int<F: Ieee>(value: u64, int: Int, mods: Mods) -> F::Bits {
     let unused = 64 - int.bits;
     let value = value << unused;
     let sign = int.signed && (value as i64) < 0;

@@ -1,14 +1,14 @@
 //! `div.rnd`, the correctly rounded division.
 
 use super::Mods;
-use super::float::{Class, Format, Magnitude, TOP, inf, nan, round_pack, unpack, zero};
+use super::float::{Class, Ieee, Magnitude, TOP, inf, nan, round_pack, unpack, zero};
 
 /// `a / b`.
 ///
 /// # Bits
 /// Correctly rounded. `0 / 0` and `inf / inf` are NaN; `x / 0` is an infinity of the XOR of the signs.
 #[must_use]
-pub fn div<F: Format>(a: F::Bits, b: F::Bits, mods: Mods) -> F::Bits {
+pub fn div<F: Ieee>(a: F::Bits, b: F::Bits, mods: Mods) -> F::Bits {
     let (x, y) = (unpack::<F>(a, mods.ftz), unpack::<F>(b, mods.ftz));
     let sign = x.sign != y.sign;
     match (x.class, y.class) {

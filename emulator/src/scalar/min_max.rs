@@ -1,6 +1,6 @@
 //! `min` and `max`.
 
-use super::Format;
+use super::Ieee;
 use super::float::{Class, unpack};
 
 /// The smaller operand; `nan` is the `.NaN` modifier.
@@ -9,7 +9,7 @@ use super::float::{Class, unpack};
 /// `-0 < +0`. One NaN operand: the other operand, or the canonical NaN with `nan`. Two NaN: the canonical NaN. `ftz`
 /// flushes the operands first.
 #[must_use]
-pub fn min<F: Format>(a: F::Bits, b: F::Bits, nan: bool, ftz: bool) -> F::Bits {
+pub fn min<F: Ieee>(a: F::Bits, b: F::Bits, nan: bool, ftz: bool) -> F::Bits {
     select::<F>(a, b, nan, ftz, |x, y| x <= y)
 }
 
@@ -18,11 +18,11 @@ pub fn min<F: Format>(a: F::Bits, b: F::Bits, nan: bool, ftz: bool) -> F::Bits {
 /// # Bits
 /// As [`min`].
 #[must_use]
-pub fn max<F: Format>(a: F::Bits, b: F::Bits, nan: bool, ftz: bool) -> F::Bits {
+pub fn max<F: Ieee>(a: F::Bits, b: F::Bits, nan: bool, ftz: bool) -> F::Bits {
     select::<F>(a, b, nan, ftz, |x, y| x >= y)
 }
 
-fn select<F: Format>(a: F::Bits, b: F::Bits, propagate: bool, ftz: bool, first: impl Fn(i64, i64) -> bool) -> F::Bits {
+fn select<F: Ieee>(a: F::Bits, b: F::Bits, propagate: bool, ftz: bool, first: impl Fn(i64, i64) -> bool) -> F::Bits {
     match (flushed::<F>(a, ftz), flushed::<F>(b, ftz)) {
         (Some(x), Some(y)) => F::narrow(if first(order::<F>(x), order::<F>(y)) { x } else { y }),
         (Some(x), None) | (None, Some(x)) if !propagate => F::narrow(x),
@@ -31,7 +31,7 @@ fn select<F: Format>(a: F::Bits, b: F::Bits, propagate: bool, ftz: bool, first: 
 }
 
 /// The operand after `.ftz`, or `None` for NaN.
-fn flushed<F: Format>(a: F::Bits, ftz: bool) -> Option<u64> {
+fn flushed<F: Ieee>(a: F::Bits, ftz: bool) -> Option<u64> {
     match unpack::<F>(a, ftz).class {
         Class::Nan => None,
         Class::Zero => Some(F::widen(a) & F::SIGN),
@@ -40,7 +40,7 @@ fn flushed<F: Format>(a: F::Bits, ftz: bool) -> Option<u64> {
 }
 
 /// A key that orders bit patterns as their values, `-0` just below `+0`.
-fn order<F: Format>(bits: u64) -> i64 {
+fn order<F: Ieee>(bits: u64) -> i64 {
     let magnitude = (bits & !F::SIGN) as i64;
     if bits & F::SIGN != 0 { !magnitude } else { magnitude }
 }

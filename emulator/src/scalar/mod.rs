@@ -2,9 +2,9 @@
 //!
 //! Follows the PTX ISA 9.1 sections on floating-point instructions, and `specs/gpu-arithmetic.md` 5.1-5.3 where the ISA
 //! leaves bits open. Every function takes bits and returns bits and computes on integers only: no host floating-point
-//! operation takes part. The shape is always the same: take the operands apart ([`float::unpack`]), dispose of the
-//! special cases, compute exactly (with a sticky last bit where the exact value is infinite), and end in the one
-//! rounding routine, [`float::round_pack`].
+//! operation takes part. The shape is always the same: take the operands apart, dispose of the special cases, compute
+//! exactly (with a sticky last bit where the exact value is infinite), and end in the one rounding routine of the crate,
+//! [`crate::round::pack`].
 //!
 //! # Bits
 //! Results are those of IEEE 754 in the stated rounding, with these rules where the standard leaves room:
@@ -18,7 +18,7 @@
 //!
 //! Missing on purpose: status flags (PTX has none), signalling NaNs (PTX does not distinguish them).
 
-pub mod float;
+mod float;
 pub mod lanes;
 
 mod abs_neg;
@@ -34,13 +34,15 @@ mod rcp;
 mod round_int;
 mod sqrt;
 
+pub use crate::format::f32_to_tf32;
+pub use crate::round::Rounding;
 pub use abs_neg::{abs, neg};
 pub use add::{add, sub};
 pub use compare::{Compare, compare};
-pub use cvt_float::{convert, convert_satfinite, pack2, tf32_from_f32, widen_bf16, widen_f16};
+pub use cvt_float::{convert, convert_satfinite, pack2, widen_bf16, widen_f16};
 pub use cvt_int::{Int, from_int, to_int};
 pub use div::div;
-pub use float::{Bf16, F16, F32, F64, Format};
+pub use float::{Bf16, F16, F32, F64, Ieee};
 use float::{Magnitude, Unpacked};
 pub use fma::fma;
 pub use min_max::{max, min};
@@ -48,21 +50,6 @@ pub use mul::mul;
 pub use rcp::rcp;
 pub use round_int::round_to_integral;
 pub use sqrt::sqrt;
-
-/// Rounding direction of a floating-point result.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Rounding {
-    /// To nearest, ties to even (`.rn`, `.rni`).
-    Rn,
-    /// Toward zero (`.rz`, `.rzi`).
-    Rz,
-    /// Toward minus infinity (`.rm`, `.rmi`).
-    Rm,
-    /// Toward plus infinity (`.rp`, `.rpi`).
-    Rp,
-    /// To nearest, ties away from zero (`.rna`, conversions to tf32 only).
-    Rna,
-}
 
 /// The modifiers of an arithmetic instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -77,9 +64,9 @@ pub struct Mods {
 
 impl Mods {
     /// `.rn`, subnormals kept, no clamping: what PTX does without modifiers.
-    pub const RN: Self = Self { rounding: Rounding::Rn, ftz: false, sat: false };
+    pub const RN: Self = Self { rounding: Rounding::NearestEven, ftz: false, sat: false };
     /// `.rn.ftz`.
-    pub const RN_FTZ: Self = Self { rounding: Rounding::Rn, ftz: true, sat: false };
+    pub const RN_FTZ: Self = Self { rounding: Rounding::NearestEven, ftz: true, sat: false };
 
     /// These modifiers with another rounding.
     #[must_use]

@@ -1,14 +1,14 @@
 //! `mul`.
 
 use super::Mods;
-use super::float::{Class, Format, Magnitude, TOP, inf, nan, round_pack, unpack, zero};
+use super::float::{Class, Ieee, Magnitude, TOP, inf, nan, round_pack, unpack, zero};
 
 /// `a * b`.
 ///
 /// # Bits
 /// One rounding. The sign of zeros and infinities is the XOR of the signs; `0 * inf` is NaN.
 #[must_use]
-pub fn mul<F: Format>(a: F::Bits, b: F::Bits, mods: Mods) -> F::Bits {
+pub fn mul<F: Ieee>(a: F::Bits, b: F::Bits, mods: Mods) -> F::Bits {
     let (x, y) = (unpack::<F>(a, mods.ftz), unpack::<F>(b, mods.ftz));
     let sign = x.sign != y.sign;
     match multiply(x.class, y.class) {
@@ -26,10 +26,10 @@ pub(super) fn multiply(x: Class, y: Class) -> Class {
         (Class::Inf, _) | (_, Class::Inf) => Class::Inf,
         (Class::Zero, _) | (_, Class::Zero) => Class::Zero,
         (Class::Finite(m), Class::Finite(n)) => {
-            // 63-bit halves: no format has more significand bits, so both shifts are exact and the leading one of the
-            // product stands at bit TOP - 2 or TOP - 1.
+            // 63-bit upper parts: no format has more significand bits, so nothing is lost, and the leading one of the
+            // product stands at bit 124 or 125.
             let product = (m.sig >> 64) * (n.sig >> 64);
-            Class::Finite(Magnitude { exp: m.exp + n.exp, sig: product << (TOP - 124) }.normalised())
+            Class::Finite(Magnitude { exp: m.exp + n.exp + 1, sig: product << (TOP - 125) }.normalised())
         }
     }
 }

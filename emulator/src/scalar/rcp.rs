@@ -1,12 +1,12 @@
 //! `rcp.rnd`, the correctly rounded reciprocal.
 
-use super::{Format, Mods, div};
+use super::{Ieee, Mods, div};
 
 /// `1 / a`.
 ///
 /// # Bits
 /// Correctly rounded: by definition the same as [`div`] of one.
 #[must_use]
-pub fn rcp<F: Format>(a: F::Bits, mods: Mods) -> F::Bits {
+pub fn rcp<F: Ieee>(a: F::Bits, mods: Mods) -> F::Bits {
     div::<F>(F::narrow(F::ONE), a, mods)
 }

@@ -1,20 +1,21 @@
 //! `cvt.rni.f32.f32` and its kin: rounding to an integral value of the same format.
 
-use super::float::{Class, Format, TOP, inf, nan, round_at, round_pack, shift_right_sticky, unpack, zero};
+use super::float::{Class, Ieee, TOP, inf, nan, round_pack, unpack, zero};
 use super::{Magnitude, Mods};
+use crate::round::shift_right;
 
 /// `a` rounded to an integer in the direction of `mods.rounding`, as a float.
 ///
 /// # Bits
 /// Exact for magnitudes of `2^FRAC_BITS` and more. A result of zero keeps the sign of `a`.
 #[must_use]
-pub fn round_to_integral<F: Format>(a: F::Bits, mods: Mods) -> F::Bits {
+pub fn round_to_integral<F: Ieee>(a: F::Bits, mods: Mods) -> F::Bits {
     let x = unpack::<F>(a, mods.ftz);
     match x.class {
         Class::Nan => nan::<F>(&[a], mods),
         Class::Inf => inf::<F>(x.sign, mods),
         Class::Zero => zero::<F>(x.sign, mods),
-        Class::Finite(m) if m.exp >= F::FRAC_BITS as i32 => round_pack::<F>(x.sign, m, mods),
+        Class::Finite(m) if m.exp >= F::FORMAT.fraction_bits as i32 => round_pack::<F>(x.sign, m, mods),
         Class::Finite(m) => {
             let integer = round_magnitude(x.sign, m, mods);
             if integer == 0 {
@@ -28,7 +29,5 @@ pub fn round_to_integral<F: Format>(a: F::Bits, mods: Mods) -> F::Bits {
 
 /// The magnitude rounded to an integer, for exponents below [`TOP`].
 pub(super) fn round_magnitude(sign: bool, m: Magnitude, mods: Mods) -> u128 {
-    let drop = (TOP as i32 - m.exp).unsigned_abs();
-    let (sig, drop) = if drop > TOP { (shift_right_sticky(m.sig, drop - TOP), TOP) } else { (m.sig, drop) };
-    round_at(sign, sig, drop, mods.rounding)
+    shift_right(m.sig, (TOP as i32 - m.exp).unsigned_abs(), sign, mods.rounding)
 }

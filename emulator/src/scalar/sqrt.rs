@@ -1,14 +1,14 @@
 //! `sqrt.rnd`, the correctly rounded square root.
 
 use super::Mods;
-use super::float::{Class, Format, Magnitude, TOP, inf, nan, round_pack, unpack, zero};
+use super::float::{Class, Ieee, Magnitude, TOP, inf, nan, round_pack, unpack, zero};
 
 /// The square root of `a`.
 ///
 /// # Bits
 /// Correctly rounded. `sqrt(-0)` is `-0`; any other negative operand gives NaN.
 #[must_use]
-pub fn sqrt<F: Format>(a: F::Bits, mods: Mods) -> F::Bits {
+pub fn sqrt<F: Ieee>(a: F::Bits, mods: Mods) -> F::Bits {
     let x = unpack::<F>(a, mods.ftz);
     match x.class {
         Class::Zero => zero::<F>(x.sign, mods),

@@ -1,24 +1,24 @@
 //! Every arithmetic reference against `rustc_apfloat`, in four roundings and four formats.
 
 use crate::cases::{Random, boundary, operand, pair, triple};
-use emulator::scalar::{self, Bf16, F16, F32, F64, Format, Int, Mods, Rounding};
+use emulator::scalar::{self, Bf16, F16, F32, F64, Ieee, Int, Mods, Rounding};
 use rustc_apfloat::ieee::{BFloat, Double, Half, Single};
 use rustc_apfloat::{Float, FloatConvert, Round};
 
-pub const MODES: [Rounding; 4] = [Rounding::Rn, Rounding::Rz, Rounding::Rm, Rounding::Rp];
+pub const MODES: [Rounding; 4] = [Rounding::NearestEven, Rounding::TowardZero, Rounding::Down, Rounding::Up];
 
 fn round(rounding: Rounding) -> Round {
     match rounding {
-        Rounding::Rn => Round::NearestTiesToEven,
-        Rounding::Rna => Round::NearestTiesToAway,
-        Rounding::Rz => Round::TowardZero,
-        Rounding::Rm => Round::TowardNegative,
-        Rounding::Rp => Round::TowardPositive,
+        Rounding::NearestEven => Round::NearestTiesToEven,
+        Rounding::NearestAway => Round::NearestTiesToAway,
+        Rounding::TowardZero => Round::TowardZero,
+        Rounding::Down => Round::TowardNegative,
+        Rounding::Up => Round::TowardPositive,
     }
 }
 
 /// A format of ours and the same format of the oracle.
-trait Oracle: Format {
+trait Oracle: Ieee {
     type Float: Float + Copy;
 
     fn float(bits: Self::Bits) -> Self::Float {
@@ -45,7 +45,7 @@ impl Oracle for F64 {
 }
 
 /// Our bits with every NaN replaced by the canonical one; narrow formats must already have it.
-fn canonical<F: Format>(bits: F::Bits) -> u64 {
+fn canonical<F: Ieee>(bits: F::Bits) -> u64 {
     let bits = F::widen(bits);
     let is_nan = bits & !F::SIGN > F::INF;
     assert!(!is_nan || F::KEEPS_PAYLOAD || bits == F::NAN, "NaN {bits:x} is not canonical");
@@ -121,7 +121,7 @@ fn narrows<S: Oracle, D: Oracle>(a: S::Bits)
 where
     S::Float: FloatConvert<D::Float>,
 {
-    for mode in [Rounding::Rn, Rounding::Rna, Rounding::Rz, Rounding::Rm, Rounding::Rp] {
+    for mode in [Rounding::NearestEven, Rounding::NearestAway, Rounding::TowardZero, Rounding::Down, Rounding::Up] {
         let ours = scalar::convert::<S, D>(a, Mods::RN.with_rounding(mode));
         let theirs = S::float(a).convert_r(round(mode), &mut false).value;
         assert_eq!(canonical::<D>(ours), D::bits(theirs), "cvt {a:x} {mode:?}");

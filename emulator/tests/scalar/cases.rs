@@ -1,7 +1,7 @@
 //! Operands that find mistakes: boundary patterns, and random bits weighted toward alignment, cancellation, ties and
 //! the ends of the exponent range.
 
-use emulator::scalar::{Format, Mods, Rounding, mul};
+use emulator::scalar::{Ieee, Mods, Rounding, mul};
 
 /// A small generator with a fixed seed (SplitMix64): tests repeat exactly.
 pub struct Random(u64);
@@ -26,10 +26,10 @@ impl Random {
 
 /// Hand-picked patterns: zeros, ends of the subnormal and normal ranges, one and its neighbours, powers around the
 /// precision, infinities and NaNs, all with both signs.
-pub fn boundary<F: Format>() -> Vec<F::Bits> {
-    let frac = F::FRAC_BITS;
-    let max_field = (1u64 << F::EXP_BITS) - 1;
-    let one_field = F::BIAS as u64;
+pub fn boundary<F: Ieee>() -> Vec<F::Bits> {
+    let frac = F::FORMAT.fraction_bits;
+    let max_field = (1u64 << F::FORMAT.exponent_bits) - 1;
+    let one_field = F::FORMAT.bias as u64;
     let fields = [0, 1, 2, one_field - 2, one_field - 1, one_field, one_field + 1, max_field - 2, max_field - 1];
     let wide = [one_field + u64::from(frac), one_field + u64::from(frac) + 1, one_field - u64::from(frac) - 1];
     let fractions = [0, 1, 2, (1u64 << frac) - 1, 1 << (frac - 1), (1 << (frac - 1)) + 1, (1 << (frac - 1)) - 1];
@@ -55,19 +55,22 @@ fn fraction(random: &mut Random, bits: u32) -> u64 {
     }
 }
 
-fn with_field<F: Format>(random: &mut Random, field: i64) -> F::Bits {
-    let max_field = (1i64 << F::EXP_BITS) - 1;
+fn with_field<F: Ieee>(random: &mut Random, field: i64) -> F::Bits {
+    let max_field = (1i64 << F::FORMAT.exponent_bits) - 1;
     let sign = if random.next() & 1 == 1 { F::SIGN } else { 0 };
-    F::narrow(sign | (field.clamp(0, max_field - 1) as u64) << F::FRAC_BITS | fraction(random, F::FRAC_BITS))
+    F::narrow(
+        sign | (field.clamp(0, max_field - 1) as u64) << F::FORMAT.fraction_bits
+            | fraction(random, F::FORMAT.fraction_bits),
+    )
 }
 
-fn field_of<F: Format>(bits: F::Bits) -> i64 {
-    ((F::widen(bits) & F::INF) >> F::FRAC_BITS) as i64
+fn field_of<F: Ieee>(bits: F::Bits) -> i64 {
+    ((F::widen(bits) & F::INF) >> F::FORMAT.fraction_bits) as i64
 }
 
 /// One weighted random operand.
-pub fn operand<F: Format>(random: &mut Random) -> F::Bits {
-    let max_field = 1u64 << F::EXP_BITS;
+pub fn operand<F: Ieee>(random: &mut Random) -> F::Bits {
+    let max_field = 1u64 << F::FORMAT.exponent_bits;
     match random.below(16) {
         0 => {
             let patterns = boundary::<F>();
@@ -76,8 +79,10 @@ pub fn operand<F: Format>(random: &mut Random) -> F::Bits {
         1 | 2 => with_field::<F>(random, 0),
         3 => with_field::<F>(random, max_field as i64 - 2),
         4..=7 => {
-            let near = random.below(2 * u64::from(F::FRAC_BITS) + 8) as i64 - i64::from(F::FRAC_BITS) - 4;
-            with_field::<F>(random, i64::from(F::BIAS) + near)
+            let near = random.below(2 * u64::from(F::FORMAT.fraction_bits) + 8) as i64
+                - i64::from(F::FORMAT.fraction_bits)
+                - 4;
+            with_field::<F>(random, i64::from(F::FORMAT.bias) + near)
         }
         _ => {
             let field = random.below(max_field) as i64;
@@ -87,7 +92,7 @@ pub fn operand<F: Format>(random: &mut Random) -> F::Bits {
 }
 
 /// Two operands whose exponents often lie within the alignment range of each other.
-pub fn pair<F: Format>(random: &mut Random) -> (F::Bits, F::Bits) {
+pub fn pair<F: Ieee>(random: &mut Random) -> (F::Bits, F::Bits) {
     let a = operand::<F>(random);
     let b = match random.below(4) {
         0 => operand::<F>(random),
@@ -96,7 +101,7 @@ pub fn pair<F: Format>(random: &mut Random) -> (F::Bits, F::Bits) {
             F::narrow((F::widen(a) ^ F::SIGN).wrapping_add(flip).wrapping_sub(2) & (F::SIGN | F::NAN))
         }
         _ => {
-            let reach = i64::from(F::FRAC_BITS) + 4;
+            let reach = i64::from(F::FORMAT.fraction_bits) + 4;
             let offset = random.below(2 * reach as u64 + 1) as i64 - reach;
             with_field::<F>(random, field_of::<F>(a) + offset)
         }
@@ -105,26 +110,26 @@ pub fn pair<F: Format>(random: &mut Random) -> (F::Bits, F::Bits) {
 }
 
 /// Three operands of an fma; the addend often lies near the product, and often almost cancels it.
-pub fn triple<F: Format>(random: &mut Random) -> (F::Bits, F::Bits, F::Bits) {
+pub fn triple<F: Ieee>(random: &mut Random) -> (F::Bits, F::Bits, F::Bits) {
     let (a, b) = match random.below(3) {
         0 => pair::<F>(random),
         // A product whose exponent is in range.
         1 => {
             let a = operand::<F>(random);
             let spread = random.below(9) as i64 - 4;
-            let b = with_field::<F>(random, 2 * i64::from(F::BIAS) - field_of::<F>(a) + spread);
+            let b = with_field::<F>(random, 2 * i64::from(F::FORMAT.bias) - field_of::<F>(a) + spread);
             (a, b)
         }
         _ => (operand::<F>(random), operand::<F>(random)),
     };
-    let product = mul::<F>(a, b, Mods::RN.with_rounding(Rounding::Rz));
+    let product = mul::<F>(a, b, Mods::RN.with_rounding(Rounding::TowardZero));
     let c = match random.below(4) {
         0 => operand::<F>(random),
         1 => {
             F::narrow((F::widen(product) ^ F::SIGN).wrapping_add(random.below(5)).wrapping_sub(2) & (F::SIGN | F::NAN))
         }
         _ => {
-            let reach = 2 * i64::from(F::FRAC_BITS) + 6;
+            let reach = 2 * i64::from(F::FORMAT.fraction_bits) + 6;
             let offset = random.below(2 * reach as u64 + 1) as i64 - reach;
             with_field::<F>(random, field_of::<F>(product) + offset)
         }

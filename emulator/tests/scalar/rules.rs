@@ -18,13 +18,13 @@ fn mode(rounding: Rounding) -> Mods {
 
 #[test]
 fn an_exact_zero_sum_is_negative_only_toward_minus_infinity() {
-    for rounding in [Rounding::Rn, Rounding::Rz, Rounding::Rp] {
+    for rounding in [Rounding::NearestEven, Rounding::TowardZero, Rounding::Up] {
         assert_eq!(scalar::sub::<F32>(ONE, ONE, mode(rounding)), 0);
         assert_eq!(scalar::add::<F32>(0, MINUS_ZERO, mode(rounding)), 0);
         assert_eq!(scalar::fma::<F32>(ONE, ONE, MINUS_ONE, mode(rounding)), 0);
     }
-    assert_eq!(scalar::sub::<F32>(ONE, ONE, mode(Rounding::Rm)), MINUS_ZERO);
-    assert_eq!(scalar::fma::<F32>(ONE, ONE, MINUS_ONE, mode(Rounding::Rm)), MINUS_ZERO);
+    assert_eq!(scalar::sub::<F32>(ONE, ONE, mode(Rounding::Down)), MINUS_ZERO);
+    assert_eq!(scalar::fma::<F32>(ONE, ONE, MINUS_ONE, mode(Rounding::Down)), MINUS_ZERO);
     assert_eq!(scalar::add::<F32>(MINUS_ZERO, MINUS_ZERO, Mods::RN), MINUS_ZERO);
     assert_eq!(scalar::fma::<F32>(MINUS_ZERO, ONE, MINUS_ZERO, Mods::RN), MINUS_ZERO);
 }
@@ -60,7 +60,7 @@ fn ftz_flushes_operands_and_rounded_results() {
     assert_eq!(scalar::mul::<F32>(0x807f_ffff, INF, Mods::RN_FTZ), NAN);
     // (1 - 2^-24) * 2^-126 rounds up to the smallest normal number: tested after rounding, it stays.
     assert_eq!(scalar::mul::<F32>(MIN_NORMAL, 0x3f7f_ffff, Mods::RN_FTZ), MIN_NORMAL);
-    assert_eq!(scalar::mul::<F32>(MIN_NORMAL, 0x3f7f_ffff, Mods { rounding: Rounding::Rz, ..Mods::RN_FTZ }), 0);
+    assert_eq!(scalar::mul::<F32>(MIN_NORMAL, 0x3f7f_ffff, Mods { rounding: Rounding::TowardZero, ..Mods::RN_FTZ }), 0);
     assert_eq!(scalar::neg::<F32>(TINY, true), MINUS_ZERO);
     assert_eq!(scalar::rcp::<F32>(0x7f00_0000, Mods::RN_FTZ), 0);
     assert_eq!(scalar::rcp::<F32>(0x7f00_0000, Mods::RN), 0x0040_0000);
@@ -75,7 +75,7 @@ fn ftz_is_flush_compute_flush() {
     let mut random = Random::new(41);
     for _ in 0..200_000 {
         let (a, b, c) = triple::<F32>(&mut random);
-        for rounding in [Rounding::Rn, Rounding::Rz, Rounding::Rm, Rounding::Rp] {
+        for rounding in [Rounding::NearestEven, Rounding::TowardZero, Rounding::Down, Rounding::Up] {
             let (keep, ftz) = (mode(rounding), Mods { ftz: true, ..mode(rounding) });
             let (x, y, z) = (flush(a), flush(b), flush(c));
             assert_eq!(scalar::fma::<F32>(a, b, c, ftz), flush(scalar::fma::<F32>(x, y, z, keep)));
@@ -144,15 +144,15 @@ fn comparisons_agree_with_the_host() {
 
 #[test]
 fn nan_to_integer_depends_on_the_widths() {
-    assert_eq!(scalar::to_int::<F32>(NAN, Int::S32, Rounding::Rz, false), 0);
-    assert_eq!(scalar::to_int::<F16>(0x7fff, Int::U32, Rounding::Rn, false), 0);
-    assert_eq!(scalar::to_int::<F32>(NAN, Int::S64, Rounding::Rz, false), 1 << 63);
-    assert_eq!(scalar::to_int::<F64>(u64::MAX >> 1, Int::S32, Rounding::Rz, false), 1 << 31);
-    assert_eq!(scalar::to_int::<F32>(INF, Int::S32, Rounding::Rz, false), 0x7fff_ffff);
-    assert_eq!(scalar::to_int::<F32>(MINUS_ONE, Int::U32, Rounding::Rz, false), 0);
-    assert_eq!(scalar::to_int::<F32>(MINUS_ONE, Int::S32, Rounding::Rz, false), 0xffff_ffff);
-    assert_eq!(scalar::to_int::<F32>(TINY, Int::S32, Rounding::Rp, false), 1);
-    assert_eq!(scalar::to_int::<F32>(TINY, Int::S32, Rounding::Rp, true), 0);
+    assert_eq!(scalar::to_int::<F32>(NAN, Int::S32, Rounding::TowardZero, false), 0);
+    assert_eq!(scalar::to_int::<F16>(0x7fff, Int::U32, Rounding::NearestEven, false), 0);
+    assert_eq!(scalar::to_int::<F32>(NAN, Int::S64, Rounding::TowardZero, false), 1 << 63);
+    assert_eq!(scalar::to_int::<F64>(u64::MAX >> 1, Int::S32, Rounding::TowardZero, false), 1 << 31);
+    assert_eq!(scalar::to_int::<F32>(INF, Int::S32, Rounding::TowardZero, false), 0x7fff_ffff);
+    assert_eq!(scalar::to_int::<F32>(MINUS_ONE, Int::U32, Rounding::TowardZero, false), 0);
+    assert_eq!(scalar::to_int::<F32>(MINUS_ONE, Int::S32, Rounding::TowardZero, false), 0xffff_ffff);
+    assert_eq!(scalar::to_int::<F32>(TINY, Int::S32, Rounding::Up, false), 1);
+    assert_eq!(scalar::to_int::<F32>(TINY, Int::S32, Rounding::Up, true), 0);
 }
 
 #[test]
@@ -162,7 +162,7 @@ fn satfinite_stops_at_the_largest_finite_number() {
     assert_eq!(scalar::convert_satfinite::<F32, Bf16>(0x7f7f_ffff, Mods::RN), 0x7f7f);
     assert_eq!(scalar::convert_satfinite::<F32, F16>(NAN, Mods::RN), 0x7fff);
     assert_eq!(scalar::convert::<F32, F16>(0x477f_f000, Mods::RN), 0x7c00);
-    assert_eq!(scalar::convert::<F32, F16>(0x477f_f000, mode(Rounding::Rz)), 0x7bff);
+    assert_eq!(scalar::convert::<F32, F16>(0x477f_f000, mode(Rounding::TowardZero)), 0x7bff);
 }
 
 #[test]
@@ -189,7 +189,7 @@ fn tf32_rounds_to_eleven_significant_bits() {
     for _ in 0..500_000 {
         let a = operand::<F32>(&mut random);
         if a & 0x7fff_ffff > INF {
-            assert_eq!(scalar::tf32_from_f32(a, Rounding::Rna), NAN);
+            assert_eq!(scalar::f32_to_tf32(a, Rounding::NearestAway), NAN);
             continue;
         }
         let (down, low) = (a >> 13 << 13, a & 0x1fff);
@@ -197,12 +197,12 @@ fn tf32_rounds_to_eleven_significant_bits() {
         let nearest_away = if low >= 0x1000 { away } else { down };
         let tie_to_even = if (down >> 13) & 1 == 1 { away } else { down };
         let nearest_even = if low == 0x1000 { tie_to_even } else { nearest_away };
-        assert_eq!(scalar::tf32_from_f32(a, Rounding::Rna), nearest_away);
-        assert_eq!(scalar::tf32_from_f32(a, Rounding::Rn), nearest_even);
-        assert_eq!(scalar::tf32_from_f32(a, Rounding::Rz), down);
-        assert_eq!(scalar::tf32_from_f32(a, Rounding::Rp), if a >> 31 == 0 { away } else { down });
-        assert_eq!(scalar::tf32_from_f32(a, Rounding::Rm), if a >> 31 == 0 { down } else { away });
+        assert_eq!(scalar::f32_to_tf32(a, Rounding::NearestAway), nearest_away);
+        assert_eq!(scalar::f32_to_tf32(a, Rounding::NearestEven), nearest_even);
+        assert_eq!(scalar::f32_to_tf32(a, Rounding::TowardZero), down);
+        assert_eq!(scalar::f32_to_tf32(a, Rounding::Up), if a >> 31 == 0 { away } else { down });
+        assert_eq!(scalar::f32_to_tf32(a, Rounding::Down), if a >> 31 == 0 { down } else { away });
     }
-    assert_eq!(scalar::tf32_from_f32(0x7f7f_ffff, Rounding::Rna), INF);
-    assert_eq!(scalar::tf32_from_f32(0x7f80_0001, Rounding::Rz), NAN);
+    assert_eq!(scalar::f32_to_tf32(0x7f7f_ffff, Rounding::NearestAway), INF);
+    assert_eq!(scalar::f32_to_tf32(0x7f80_0001, Rounding::TowardZero), NAN);
 }

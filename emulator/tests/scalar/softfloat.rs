@@ -9,11 +9,11 @@ use softfloat_rs as sf;
 /// Runs `op` with the library's rounding mode set.
 fn with_mode<T>(mode: Rounding, op: impl FnOnce() -> T) -> T {
     let code = match mode {
-        Rounding::Rn => sf::softfloat_round_near_even,
-        Rounding::Rna => sf::softfloat_round_near_maxMag,
-        Rounding::Rz => sf::softfloat_round_minMag,
-        Rounding::Rm => sf::softfloat_round_min,
-        Rounding::Rp => sf::softfloat_round_max,
+        Rounding::NearestEven => sf::softfloat_round_near_even,
+        Rounding::NearestAway => sf::softfloat_round_near_maxMag,
+        Rounding::TowardZero => sf::softfloat_round_minMag,
+        Rounding::Down => sf::softfloat_round_min,
+        Rounding::Up => sf::softfloat_round_max,
     };
     // SAFETY: writes one thread-local byte of the library; its functions are pure but for this and the flags.
     unsafe { sf::softfloat_roundingMode_write_helper(code) };
