@@ -1,0 +1,39 @@
+//! Every kernel at several shapes.
+
+use engine::kernels::{
+    AddSpec, AttentionCombineSpec, AttentionSpec, EmbedSpec, GatherSpec, GemmOut, GemmSpec, GemmTile, KernelText,
+    RmsNormSpec, RopeStoreSpec, SiluMulSpec, SplitKReduceSpec, Top2Spec, pad,
+};
+
+/// One text of every kernel and variant, at the widths of stories260K, of the embedded model, and at awkward ones.
+pub fn texts() -> Vec<(String, KernelText)> {
+    let mut all = Vec::new();
+    let mut add = |what: String, text: KernelText| all.push((format!("{} {what}", text.name), text));
+    for (hidden, ffn, vocab) in [(64, 172, 512), (192, 512, 1024), (200, 1000, 33_000), (4096, 11_008, 1)] {
+        let (h, f, v) = (pad(hidden), pad(ffn), pad(vocab));
+        add(format!("{hidden}"), EmbedSpec { hidden_pad: h }.build());
+        add(format!("{hidden}"), GatherSpec { width: h }.build());
+        add(format!("{hidden}"), RmsNormSpec { hidden, hidden_pad: h, eps: 1e-5_f32.to_bits() }.build());
+        add(format!("{hidden}"), AddSpec { width: h }.build());
+        add(format!("{ffn}"), SiluMulSpec { ffn_pad: f }.build());
+        add(format!("{vocab}"), Top2Spec { vocab, vocab_pad: v }.build());
+        for tile in [GemmTile::M16, GemmTile::M64] {
+            for out in [GemmOut::Bf16, GemmOut::F32, GemmOut::Partial] {
+                add(format!("{f}x{h}"), GemmSpec { n_pad: f, k_pad: h, tile, out }.build());
+            }
+        }
+        for f32_out in [false, true] {
+            add(format!("{f}"), SplitKReduceSpec { n_pad: f, f32_out }.build());
+        }
+    }
+    for (q_heads, kv_heads, head_dim) in [(8, 4, 8), (6, 2, 32), (3, 1, 40), (9, 3, 64), (4, 4, 96), (2, 1, 128)] {
+        let head_pad = pad(head_dim);
+        let what = format!("{q_heads}/{kv_heads} heads of {head_dim}");
+        add(what.clone(), RopeStoreSpec { q_heads, kv_heads, head_dim, head_pad }.build());
+        for partial in [false, true] {
+            add(what.clone(), AttentionSpec { q_heads, kv_heads, head_dim, head_pad, partial }.build());
+        }
+        add(what, AttentionCombineSpec { q_heads, head_dim, head_pad }.build());
+    }
+    all
+}
