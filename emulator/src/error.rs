@@ -1,5 +1,7 @@
 //! The one error type of the crate.
 
+use crate::conformance::VectorProblem;
+
 /// What went wrong, where, and what to do about it.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -33,5 +35,25 @@ pub enum Error {
         expected: usize,
         /// Registers passed.
         found: usize,
+    },
+    /// A line of a vector file is not a vector.
+    #[error("{file}:{line}: {problem}")]
+    MalformedVector {
+        /// Name of the file, as the caller gave it.
+        file: String,
+        /// Line number, from 1.
+        line: usize,
+        /// What is wrong with it.
+        problem: VectorProblem,
+    },
+    /// A vector file could not be read to its end.
+    #[error("{file}:{line}: cannot read: {source}")]
+    UnreadableVectors {
+        /// Name of the file, as the caller gave it.
+        file: String,
+        /// Line number, from 1, that was being read.
+        line: usize,
+        /// The cause.
+        source: std::io::Error,
     },
 }

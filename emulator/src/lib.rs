@@ -4,6 +4,7 @@
 //! ([`profile::Profile`]): which matrix instructions it has, what each computes, how well that is established, and the switches for
 //! what the sources disagree about.
 
+pub mod conformance;
 mod error;
 pub mod format;
 pub mod mma;

@@ -25,14 +25,15 @@ pub enum Operation {
 }
 
 impl Operation {
-    /// `c + sum a[k] b[k]` of one instruction, by the reference. See [`TFdpa::dot`].
+    /// `c + sum a[k] b[k]` of one instruction, by the reference; bit patterns in the low bits of 64-bit words.
     ///
     /// # Panics
     /// If `a` and `b` differ in length.
     #[must_use]
-    pub fn dot(&self, a: &[u32], b: &[u32], c: u32) -> u32 {
+    pub fn dot(&self, a: &[u64], b: &[u64], c: u64) -> u64 {
+        let words = |elements: &[u64]| -> Vec<u32> { elements.iter().map(|&e| e as u32).collect() };
         match self {
-            Self::TFdpa(params) => params.dot(a, b, c),
+            Self::TFdpa(params) => u64::from(params.dot(&words(a), &words(b), c as u32)),
         }
     }
 }

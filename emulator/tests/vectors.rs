@@ -1,0 +1,82 @@
+//! The matrix vectors: our own simulated set, and the outputs recorded on real cards where they are at hand.
+
+use emulator::conformance::{Answers, FileReport, judge};
+use emulator::profile::ZeroPolicy;
+use std::io::{BufReader, Read};
+use std::path::{Path, PathBuf};
+
+fn simulated() -> Vec<(String, String)> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/mma");
+    let mut files: Vec<PathBuf> = std::fs::read_dir(folder).unwrap().map(|e| e.unwrap().path()).collect();
+    files.retain(|f| f.extension().is_some_and(|e| e == "xz"));
+    files.sort();
+    let read = |path: &PathBuf| {
+        let file = std::fs::File::open(path).unwrap();
+        let mut text = String::new();
+        lzma_rust2::XzReader::new(BufReader::new(file), false).read_to_string(&mut text).unwrap();
+        (path.file_stem().unwrap().to_string_lossy().into_owned(), text)
+    };
+    files.iter().map(read).collect()
+}
+
+fn expect_all_covered_to_pass(report: &FileReport, covered: impl Fn(&str) -> bool) {
+    for group in &report.groups {
+        if covered(&group.instruction) {
+            assert_eq!(group.passed, group.total, "{group:?} {:?}", report.failures);
+        } else {
+            assert_eq!(group.not_covered, group.total, "{group:?}: covered now, so this test should expect it to pass");
+        }
+    }
+}
+
+/// The families of 16-bit and TF32 operands.
+fn halves_and_tf32(instruction: &str) -> bool {
+    ["f16", "bf16", "tf32"].iter().any(|t| instruction.contains(&format!(".{t}.")))
+        && !["e4m3", "e5m2", "f64"].iter().any(|t| instruction.contains(t))
+}
+
+#[test]
+fn simulated_vectors_pass_under_both_policies() {
+    let files = simulated();
+    assert_eq!(files.len(), 7);
+    let mut passed = 0;
+    for (name, text) in &files {
+        let report = judge(name, text.as_bytes(), Answers::Both).unwrap();
+        assert_eq!(report.failed, 0, "{name}: {:?}", report.failures);
+        expect_all_covered_to_pass(&report, halves_and_tf32);
+        passed += report.passed;
+    }
+    assert_eq!(passed, 11_832);
+}
+
+/// The set tells the policies apart: under the wrong answers it fails.
+#[test]
+fn the_set_distinguishes_the_zero_policies() {
+    let mut differing = 0;
+    for (name, text) in &simulated() {
+        let without_alt: String = text
+            .lines()
+            .map(|line| match line.find(",\"alt\":\"") {
+                Some(at) => format!("{}}}\n", &line[..at]),
+                None => format!("{line}\n"),
+            })
+            .collect();
+        let report = judge(name, without_alt.as_bytes(), Answers::Only(ZeroPolicy::Exclude)).unwrap();
+        differing += report.failed;
+        assert_eq!(judge(name, without_alt.as_bytes(), Answers::Only(ZeroPolicy::SentinelMinus126)).unwrap().failed, 0);
+    }
+    assert!(differing > 100, "{differing}");
+}
+
+#[test]
+fn recorded_vectors_pass() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/vectors/mma-real/real.jsonl");
+    let Ok(file) = std::fs::File::open(&path) else {
+        println!("SKIPPED recorded_vectors_pass: needs ../shared/vectors/mma-real/real.jsonl");
+        return;
+    };
+    let report = judge("real.jsonl", BufReader::new(file), Answers::Both).unwrap();
+    assert_eq!((report.total, report.failed), (28_800, 0), "{:?}", report.failures);
+    assert!(report.groups.iter().all(|g| g.hardware));
+    expect_all_covered_to_pass(&report, halves_and_tf32);
+}
