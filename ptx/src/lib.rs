@@ -3,9 +3,17 @@
 pub mod ast;
 pub mod builder;
 mod names;
+mod parse;
 mod print;
+mod types;
+mod validate;
 mod visit;
 
 pub use names::is_identifier;
+pub use parse::{Limits, MAX_NAME, ParseError, ParseErrorKind, parse, parse_with};
 pub use print::print;
+pub use validate::{
+    Defect, MAX_BLOCK_THREADS, MAX_PARAM_BYTES, MAX_SHARED_BYTES, MmaForm, ValidateError, param_offsets,
+    shared_offsets, validate, validate_kernel,
+};
 pub use visit::Access;

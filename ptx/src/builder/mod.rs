@@ -6,7 +6,7 @@
 //! rounding in its name, and there is no method that leaves it out.
 //!
 //! Mistakes of the kernel's author (an immediate that does not fit, a label never placed, operands
-//! that the validator refuses) panic while the kernel is built; no input of a running program
+//! that [`crate::validate()`] refuses) panic while the kernel is built; no input of a running program
 //! reaches them.
 
 mod compare;
@@ -208,7 +208,7 @@ impl KernelBuilder {
     /// class and labels in order.
     ///
     /// # Panics
-    /// When a label was never placed.
+    /// When a label was never placed, or the kernel is not valid (see [`crate::validate()`]).
     #[must_use]
     pub fn finish(mut self) -> Kernel {
         let ended =
@@ -218,6 +218,9 @@ impl KernelBuilder {
         }
         self.number_labels();
         self.number_registers();
+        if let Err(error) = crate::validate::kernel(&self.kernel) {
+            panic!("{error}");
+        }
         self.kernel
     }
 

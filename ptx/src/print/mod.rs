@@ -1,4 +1,4 @@
-//! Prints a module as PTX text that `ptxas` accepts and [`crate::parse`] reads back unchanged.
+//! Prints a module as PTX text that `ptxas` accepts and [`crate::parse()`] reads back unchanged.
 //!
 //! The text is canonical: one module has one text, whose digest names the kernel.
 
@@ -11,7 +11,7 @@ use crate::names::is_identifier;
 
 /// The text of a module.
 ///
-/// For a module that [`crate::validate`] accepts, `parse(&print(module)) == module`. An index
+/// For a module that [`crate::validate()`] accepts, `parse(&print(module)) == module`. An index
 /// outside a kernel's tables, which no valid module holds, prints as text that does not parse.
 #[must_use]
 pub fn print(module: &Module) -> String {
