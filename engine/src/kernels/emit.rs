@@ -1,7 +1,7 @@
 //! Pieces that several kernels are made of.
 
-use ptx::ast::{Addr, Kernel, Module, Op};
-use ptx::builder::{F32, KernelBuilder, R32, Register, SharedBase};
+use ptx::ast::{Kernel, Module};
+use ptx::builder::{F32, KernelBuilder, R32};
 
 use super::KernelText;
 
@@ -56,10 +56,4 @@ pub(super) fn widen8(k: &mut KernelBuilder, chunk: [R32; 4]) -> [F32; 8] {
 /// Eight f32 rounded to bf16 (nearest even), in order.
 pub(super) fn narrow8(k: &mut KernelBuilder, wide: [F32; 8]) -> [R32; 4] {
     std::array::from_fn(|i| k.cvt_rn_bf16x2_f32(wide[2 * i + 1], wide[2 * i]))
-}
-
-/// `ldmatrix.x4` into registers that exist: an unrolled loop then has one set of fragments, not one a turn.
-pub(super) fn ldmatrix4_into(k: &mut KernelBuilder, d: [R32; 4], trans: bool, base: impl SharedBase, offset: u32) {
-    let addr = Addr { base: base.base(), offset: i64::from(offset) };
-    k.emit(Op::LdMatrix { trans, d: d.iter().map(|r| r.reg()).collect(), addr });
 }

@@ -258,11 +258,11 @@ impl GemmSpec {
                 })
             })
             .collect();
-        for (m, half) in (0..tiles.acc.len()).flat_map(|m| [(m, 0), (m, 1)]) {
+        for (m, half) in (0..tiles.0.len()).flat_map(|m| [(m, 0), (m, 1)]) {
             let down = 16 * m as u32 + 8 * half as u32;
             let this = k.add_u32(row, down);
             let exists = k.setp_lt_u32(this, rows);
-            for (n, acc) in tiles.acc[m].iter().enumerate() {
+            for (n, acc) in tiles.0[m].iter().enumerate() {
                 let store = match pairs[n / 2] {
                     Some(column) => k.and_pred(exists, column),
                     None => exists,

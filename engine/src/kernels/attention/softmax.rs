@@ -7,6 +7,8 @@ use super::{AttentionSpec, Job, KV_TILE, LanePlace, TwoRows, scale_log2e};
 
 /// Key tiles of 8 in a KV tile.
 const KEY_TILES: usize = (KV_TILE / 8) as usize;
+/// Scores of a KV tile, then probabilities: by key tile.
+type Scores = [[F32; 4]; KEY_TILES];
 
 /// What a lane keeps of its two rows.
 pub(super) struct State {
@@ -18,9 +20,8 @@ pub(super) struct State {
     l: TwoRows,
     /// Unnormalised output: column tiles of 8.
     o: Vec<[F32; 4]>,
-    /// Scratch: scores, then probabilities; operands.
-    s: [[F32; 4]; KEY_TILES],
-    b: [R32; 4],
+    /// What scores are summed from.
+    zero: F32,
 }
 
 impl State {
@@ -46,8 +47,7 @@ impl State {
             m: [k.mov_f32(f32::NEG_INFINITY), k.mov_f32(f32::NEG_INFINITY)],
             l: [k.mov_f32(0.0), k.mov_f32(0.0)],
             o: (0..2 * spec.blocks()).map(|_| std::array::from_fn(|_| k.mov_f32(0.0))).collect(),
-            s: std::array::from_fn(|_| k.fresh_array()),
-            b: k.fresh_array(),
+            zero: k.mov_f32(0.0),
         }
     }
 
@@ -60,29 +60,33 @@ impl State {
         kv: &KvTiles,
         edge: Option<R32>,
     ) {
-        self.scores(k, kv);
-        let live = edge.map(|tile| self.mask(k, job, tile));
+        let s = self.scores(k, kv);
+        let live = edge.map(|tile| self.mask(k, job, tile, &s));
         let c = scale_log2e(spec.head_dim);
-        let scale = [0, 1].map(|half| self.probabilities(k, half, c, live.map(|live| live[half])));
-        self.accumulate(k, kv, scale, live);
+        let scale = [0, 1].map(|half| self.probabilities(k, half, c, &s, live.map(|live| live[half])));
+        self.accumulate(k, kv, scale, &s, live);
     }
 
     /// `S = q . k`, from `+0`.
-    fn scores(&self, k: &mut KernelBuilder, kv: &KvTiles) {
-        for s in self.s.into_iter().flatten() {
-            k.set(s, 0.0);
-        }
+    fn scores(&self, k: &mut KernelBuilder, kv: &KvTiles) -> Scores {
+        let mut s = [[self.zero; 4]; KEY_TILES];
         for (block, &q) in self.q.iter().enumerate() {
             for half in 0..KEY_TILES / 2 {
-                kv.keys(k, self.b, half as u32, block as u32);
-                k.mma_m16n8k16_bf16_into(self.s[2 * half], q, [self.b[0], self.b[2]]);
-                k.mma_m16n8k16_bf16_into(self.s[2 * half + 1], q, [self.b[1], self.b[3]]);
+                let keys = kv.keys(k, half, block);
+                for (tile, b) in [(2 * half, [keys[0], keys[2]]), (2 * half + 1, [keys[1], keys[3]])] {
+                    if block == 0 {
+                        s[tile] = k.mma_m16n8k16_bf16(q, b, s[tile]);
+                    } else {
+                        k.mma_m16n8k16_bf16_into(s[tile], q, b);
+                    }
+                }
             }
         }
+        s
     }
 
     /// Scores of keys after the row become `-inf`. Returns which of the two rows see any key of the tile.
-    fn mask(&self, k: &mut KernelBuilder, job: &Job, tile: R32) -> [P; 2] {
+    fn mask(&self, k: &mut KernelBuilder, job: &Job, tile: R32, s: &Scores) -> [P; 2] {
         let first_key = k.mul_lo_u32(tile, KV_TILE);
         let position = k.add_u32(job.start, self.place.g);
         let ahead = k.sub_u32(position, first_key);
@@ -91,7 +95,7 @@ impl State {
         // How far the row sees, from the lane's first column.
         let columns = k.mul_lo_u32(self.place.t, 2);
         let reach = ahead.map(|ahead| k.sub_s32(ahead, columns));
-        for (n, s) in self.s.iter().enumerate() {
+        for (n, s) in s.iter().enumerate() {
             for (i, &s) in s.iter().enumerate() {
                 let seen = k.setp_ge_s32(reach[i / 2], 8 * n as u32 + i as u32 % 2);
                 k.selp_f32_into(s, s, f32::NEG_INFINITY, seen);
@@ -101,9 +105,9 @@ impl State {
     }
 
     /// Updates `m` and `l` of one row and turns its scores into probabilities; returns the factor of the old output. A row that is
-    /// not live keeps `m` and `l`; what is computed for it is finite and not used.
-    fn probabilities(&self, k: &mut KernelBuilder, half: usize, c: f32, live: Option<P>) -> F32 {
-        let row: Vec<F32> = self.s.iter().flat_map(|s| [s[2 * half], s[2 * half + 1]]).collect();
+    /// not live keeps `m` and `l`; for it the maximum 0 and the factor 1 stand in, so that nothing overflows in vain.
+    fn probabilities(&self, k: &mut KernelBuilder, half: usize, c: f32, s: &Scores, live: Option<P>) -> F32 {
+        let row: Vec<F32> = s.iter().flat_map(|s| [s[2 * half], s[2 * half + 1]]).collect();
         let (m, l) = (self.m[half], self.l[half]);
         let top = k.max_f32(m, row[0]);
         for &s in &row[1..] {
@@ -118,6 +122,9 @@ impl State {
         }
         let fall = k.sub_rn(m, top);
         let fall = k.mul_rn(fall, c);
+        if let Some(live) = live {
+            k.selp_f32_into(fall, fall, 0.0, live);
+        }
         let scale = k.ex2_approx_ftz(fall);
         // Multiplying with -c gives the negative of the product with c: rounding to nearest is symmetric.
         let shift = k.mul_rn(top, -c);
@@ -143,30 +150,23 @@ impl State {
     }
 
     /// `O = O * scale + bf16(P) . v`, the product chained onto the scaled output.
-    fn accumulate(&self, k: &mut KernelBuilder, kv: &KvTiles, scale: TwoRows, live: Option<[P; 2]>) {
-        let o: Vec<[F32; 4]> = self
-            .o
-            .iter()
-            .map(|o| {
-                let target = if live.is_some() { k.fresh_array() } else { *o };
-                for (i, (&target, &o)) in target.iter().zip(o).enumerate() {
-                    k.mul_rn_into(target, o, scale[i / 2]);
-                }
-                target
-            })
-            .collect();
+    fn accumulate(&self, k: &mut KernelBuilder, kv: &KvTiles, scale: TwoRows, s: &Scores, live: Option<[P; 2]>) {
+        let scaled = |k: &mut KernelBuilder, o: &[F32; 4]| {
+            let to = if live.is_some() { k.fresh_array() } else { *o };
+            for i in 0..4 {
+                k.mul_rn_into(to[i], o[i], scale[i / 2]);
+            }
+            to
+        };
+        let o: Vec<[F32; 4]> = self.o.iter().map(|o| scaled(k, o)).collect();
         for half in 0..KEY_TILES / 2 {
-            let (left, right) = (self.s[2 * half], self.s[2 * half + 1]);
-            let p = [
-                k.cvt_rn_bf16x2_f32(left[1], left[0]),
-                k.cvt_rn_bf16x2_f32(left[3], left[2]),
-                k.cvt_rn_bf16x2_f32(right[1], right[0]),
-                k.cvt_rn_bf16x2_f32(right[3], right[2]),
-            ];
+            let (left, right) = (s[2 * half], s[2 * half + 1]);
+            let p = [[left[0], left[1]], [left[2], left[3]], [right[0], right[1]], [right[2], right[3]]]
+                .map(|[lo, hi]| k.cvt_rn_bf16x2_f32(hi, lo));
             for (block, pair) in o.chunks_exact(2).enumerate() {
-                kv.values(k, self.b, half as u32, block as u32);
-                k.mma_m16n8k16_bf16_into(pair[0], p, [self.b[0], self.b[1]]);
-                k.mma_m16n8k16_bf16_into(pair[1], p, [self.b[2], self.b[3]]);
+                let values = kv.values(k, half, block);
+                k.mma_m16n8k16_bf16_into(pair[0], p, [values[0], values[1]]);
+                k.mma_m16n8k16_bf16_into(pair[1], p, [values[2], values[3]]);
             }
         }
         if let Some(live) = live {

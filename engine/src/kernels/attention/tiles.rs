@@ -4,7 +4,6 @@ use ptx::builder::{KernelBuilder, P, R32, R64};
 
 use super::{AttentionSpec, Job, KV_TILE, LANES};
 use crate::kernels::PAGE;
-use crate::kernels::emit::ldmatrix4_into;
 
 /// Pages that a tile spans.
 const PAGES: u32 = KV_TILE / PAGE;
@@ -141,13 +140,17 @@ impl KvTiles {
 
     /// Keys `16 half .. 16 half + 16`, depths of 16-block `block`: `B` fragments of the key tiles `2 half` (`[0]`, `[2]`) and
     /// `2 half + 1` (`[1]`, `[3]`).
-    pub(super) fn keys(&self, k: &mut KernelBuilder, d: [R32; 4], half: u32, block: u32) {
-        ldmatrix4_into(k, d, false, self.at, half * 16 * self.stride + block * 32);
+    pub(super) fn keys(&self, k: &mut KernelBuilder, half: usize, block: usize) -> [R32; 4] {
+        k.ldmatrix(false, self.at, self.offset(0, half, block))
     }
 
     /// Values of keys `16 half .. 16 half + 16`, columns of 16-block `block`: `B` fragments of the column tiles `2 block`
     /// (`[0]`, `[1]`) and `2 block + 1` (`[2]`, `[3]`).
-    pub(super) fn values(&self, k: &mut KernelBuilder, d: [R32; 4], half: u32, block: u32) {
-        ldmatrix4_into(k, d, true, self.at, (KV_TILE + half * 16) * self.stride + block * 32);
+    pub(super) fn values(&self, k: &mut KernelBuilder, half: usize, block: usize) -> [R32; 4] {
+        k.ldmatrix(true, self.at, self.offset(KV_TILE, half, block))
+    }
+
+    fn offset(&self, first_row: u32, half: usize, block: usize) -> i64 {
+        i64::from((first_row + 16 * half as u32) * self.stride + 32 * block as u32)
     }
 }

@@ -3,7 +3,6 @@
 use ptx::builder::{F32, KernelBuilder, R32, SharedRef};
 
 use super::{COLS, GemmTile, PAD, ROW, WARP_COLS};
-use crate::kernels::emit::ldmatrix4_into;
 
 /// Where a thread works.
 pub(super) struct Place {
@@ -59,36 +58,27 @@ impl Place {
     }
 }
 
-/// The accumulators of a warp's tile and one block of `K` of its operands, in the register layout of `mma.m16n8k16`.
-pub(super) struct Accumulators {
-    /// By 16-row subtile, then by 8-column tile.
-    pub(super) acc: Vec<[[F32; 4]; 4]>,
-    a: [R32; 4],
-    /// By pair of 8-column tiles: depth 0-7 of both, then depth 8-15 of both.
-    b: [[R32; 4]; 2],
-}
+/// The accumulators of a warp's tile, in the register layout of `mma.m16n8k16`: by 16-row subtile, then by 8-column tile.
+pub(super) struct Accumulators(pub(super) Vec<[[F32; 4]; 4]>);
 
 impl Accumulators {
     /// Accumulators at `+0`.
     pub(super) fn new(k: &mut KernelBuilder, tile: GemmTile) -> Self {
-        let acc: Vec<[[F32; 4]; 4]> = (0..tile.warp_rows() / 16)
-            .map(|_| std::array::from_fn(|_| std::array::from_fn(|_| k.mov_f32(0.0))))
-            .collect();
-        Self { acc, a: k.fresh_array(), b: [k.fresh_array(), k.fresh_array()] }
+        let subtiles = 0..tile.warp_rows() / 16;
+        Self(subtiles.map(|_| std::array::from_fn(|_| std::array::from_fn(|_| k.mov_f32(0.0)))).collect())
     }
 
     /// Adds the products of 16-block `block` of the stage to the first `subtiles` subtiles; `a` and `b` are this lane's ldmatrix
     /// addresses in the stage.
     pub(super) fn multiply(&self, k: &mut KernelBuilder, (a, b): (R32, R32), subtiles: usize, block: u32) {
-        let along = block * PAD * 2;
-        for (pair, &fragment) in self.b.iter().enumerate() {
-            ldmatrix4_into(k, fragment, false, b, 16 * pair as u32 * ROW + along);
-        }
-        for (m, acc) in self.acc[..subtiles].iter().enumerate() {
-            ldmatrix4_into(k, self.a, false, a, 16 * m as u32 * ROW + along);
+        let at = |subtile: usize| i64::from(16 * subtile as u32 * ROW + block * PAD * 2);
+        // Columns 0-15 and 16-31: depth 0-7 of both tiles of the pair, then depth 8-15 of both.
+        let columns: [[R32; 4]; 2] = std::array::from_fn(|pair| k.ldmatrix(false, b, at(pair)));
+        for (m, acc) in self.0[..subtiles].iter().enumerate() {
+            let rows: [R32; 4] = k.ldmatrix(false, a, at(m));
             for (n, &acc) in acc.iter().enumerate() {
-                let (pair, odd) = (n / 2, n % 2);
-                k.mma_m16n8k16_bf16_into(acc, self.a, [self.b[pair][odd], self.b[pair][odd + 2]]);
+                let (pair, odd) = (columns[n / 2], n % 2);
+                k.mma_m16n8k16_bf16_into(acc, rows, [pair[odd], pair[odd + 2]]);
             }
         }
     }
