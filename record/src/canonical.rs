@@ -45,9 +45,7 @@ pub enum Refusal {
         key: String,
     },
     /// A number that is not an integer of magnitude at most 2^53-1 written in plain digits.
-    #[error(
-        "{path} is not an integer of magnitude at most 2^53-1; larger numbers and floats travel as strings"
-    )]
+    #[error("{path} is not an integer of magnitude at most 2^53-1; larger numbers and floats travel as strings")]
     Number {
         /// JSON pointer of the number.
         path: String,
@@ -96,18 +94,11 @@ pub fn to_bytes<T: Serialize + ?Sized>(value: &T) -> Result<Vec<u8>, Refusal> {
 /// Every [`Refusal`] but `Shape` and `Unserialisable`; the first one met in reading order.
 pub fn read_value(bytes: &[u8], max: usize) -> Result<Value, Refusal> {
     if bytes.len() > max {
-        return Err(Refusal::TooLarge {
-            len: bytes.len(),
-            max,
-        });
+        return Err(Refusal::TooLarge { len: bytes.len(), max });
     }
     let found = RefCell::new(None);
     let mut deserializer = serde_json::Deserializer::from_slice(bytes);
-    let parsed = Strict {
-        found: &found,
-        depth: 0,
-    }
-    .deserialize(&mut deserializer);
+    let parsed = Strict { found: &found, depth: 0 }.deserialize(&mut deserializer);
     if let Some(refusal) = found.into_inner() {
         return Err(refusal.into_refusal());
     }
@@ -133,41 +124,27 @@ fn same_bytes<T: Serialize>(value: &T, bytes: &[u8]) -> Result<(), Refusal> {
     if canonical == bytes {
         return Ok(());
     }
-    let common = canonical
-        .iter()
-        .zip(bytes)
-        .take_while(|(a, b)| a == b)
-        .count();
+    let common = canonical.iter().zip(bytes).take_while(|(a, b)| a == b).count();
     Err(Refusal::NotCanonical { offset: common })
 }
 
 /// Checks a value we are about to write.
 fn check(value: &Value, path: &mut Vec<String>) -> Result<(), Refusal> {
     if path.len() > MAX_DEPTH {
-        return Err(Refusal::TooDeep {
-            path: pointer(path),
-        });
+        return Err(Refusal::TooDeep { path: pointer(path) });
     }
     match value {
         Value::Null | Value::Bool(_) => Ok(()),
         Value::Number(n) => {
             let fits = n.as_u64().is_some_and(|n| n <= MAX_INTEGER)
                 || n.as_i64().is_some_and(|n| n.unsigned_abs() <= MAX_INTEGER);
-            if fits {
-                Ok(())
-            } else {
-                Err(Refusal::Number {
-                    path: pointer(path),
-                })
-            }
+            if fits { Ok(()) } else { Err(Refusal::Number { path: pointer(path) }) }
         }
         Value::String(s) => {
             if is_nfc(s) {
                 Ok(())
             } else {
-                Err(Refusal::NotNfc {
-                    path: pointer(path),
-                })
+                Err(Refusal::NotNfc { path: pointer(path) })
             }
         }
         Value::Array(items) => {
@@ -181,9 +158,7 @@ fn check(value: &Value, path: &mut Vec<String>) -> Result<(), Refusal> {
         Value::Object(members) => {
             for (key, member) in members {
                 if !is_nfc(key) {
-                    return Err(Refusal::NotNfc {
-                        path: pointer(path),
-                    });
+                    return Err(Refusal::NotNfc { path: pointer(path) });
                 }
                 path.push(key.clone());
                 check(member, path)?;
@@ -241,10 +216,7 @@ struct Strict<'a> {
 
 impl Strict<'_> {
     fn refuse<E: serde::de::Error>(self, kind: Kind) -> E {
-        *self.found.borrow_mut() = Some(Found {
-            kind,
-            path: Vec::new(),
-        });
+        *self.found.borrow_mut() = Some(Found { kind, path: Vec::new() });
         E::custom("refused")
     }
 
@@ -258,10 +230,7 @@ impl Strict<'_> {
         if self.depth == MAX_DEPTH {
             return Err(self.refuse(Kind::TooDeep));
         }
-        Ok(Self {
-            depth: self.depth + 1,
-            ..self
-        })
+        Ok(Self { depth: self.depth + 1, ..self })
     }
 }
 

@@ -77,20 +77,11 @@ impl RowEvidence<'_> {
     /// [`Error::TensorShape`] when a tensor does not fill its shape.
     pub fn components(&self) -> Result<RowComponents, Error> {
         let list = |tensors: &[TensorView<'_>]| -> Result<Digest, Error> {
-            Ok(list_digest(
-                &tensors
-                    .iter()
-                    .map(TensorView::digest)
-                    .collect::<Result<Vec<_>, _>>()?,
-            ))
+            Ok(list_digest(&tensors.iter().map(TensorView::digest).collect::<Result<Vec<_>, _>>()?))
         };
         let activations = self.activations.as_ref().map(|named| {
-            let digests = named
-                .iter()
-                .map(|(name, tensor)| Ok((name.as_str(), tensor.digest()?)));
-            digests
-                .collect::<Result<Vec<_>, Error>>()
-                .map(|named| named_list_digest(&named))
+            let digests = named.iter().map(|(name, tensor)| Ok((name.as_str(), tensor.digest()?)));
+            digests.collect::<Result<Vec<_>, Error>>().map(|named| named_list_digest(&named))
         });
         Ok(RowComponents {
             logits: self.logits.as_ref().map(TensorView::digest).transpose()?,
@@ -134,19 +125,14 @@ pub fn leaf(row: &RowId<'_>, components: &RowComponents) -> Digest {
     let flags = u8::from(row.chosen.is_some())
         | u8::from(components.logits.is_some()) << 1
         | u8::from(components.activations.is_some()) << 2;
-    hash.u8(flags)
-        .text(row.request)
-        .u32(row.position)
-        .u32(row.token);
+    hash.u8(flags).text(row.request).u32(row.position).u32(row.token);
     if let Some(chosen) = row.chosen {
         hash.u32(chosen);
     }
     if let Some(logits) = &components.logits {
         hash.digest(logits);
     }
-    hash.digest(&components.k)
-        .digest(&components.v)
-        .digest(&components.boundaries);
+    hash.digest(&components.k).digest(&components.v).digest(&components.boundaries);
     if let Some(activations) = &components.activations {
         hash.digest(activations);
     }
@@ -164,47 +150,25 @@ pub fn schedule_digest(schedule: &Schedule) -> Result<Digest, Error> {
 /// Where the chain of a log begins: `H("lastbit/chain-genesis/v1" || 0 || origin text)`.
 #[must_use]
 pub fn genesis(origin: &str) -> Digest {
-    Tagged::new("lastbit/chain-genesis/v1")
-        .text(origin)
-        .finish()
+    Tagged::new("lastbit/chain-genesis/v1").text(origin).finish()
 }
 
 /// The chain value after a step.
 #[must_use]
 pub fn chain(before: &Digest, root: &Digest, schedule: &Digest) -> Digest {
-    Tagged::new("lastbit/chain/v1")
-        .digest(before)
-        .digest(root)
-        .digest(schedule)
-        .finish()
+    Tagged::new("lastbit/chain/v1").digest(before).digest(root).digest(schedule).finish()
 }
 
 /// Completes a step from its schedule and leaves: computes root and chain.
 ///
 /// # Errors
 /// [`Error::LeafCount`] when there is not exactly one leaf a row, or no row at all; [`Error::Canonical`].
-pub fn seal(
-    index: u64,
-    schedule: Schedule,
-    leaves: Vec<Digest>,
-    before: &Digest,
-) -> Result<Step, Error> {
+pub fn seal(index: u64, schedule: Schedule, leaves: Vec<Digest>, before: &Digest) -> Result<Step, Error> {
     let rows = schedule.row_count();
     if leaves.is_empty() || rows != leaves.len() as u64 {
-        return Err(Error::LeafCount {
-            step: index,
-            rows,
-            leaves: leaves.len(),
-        });
+        return Err(Error::LeafCount { step: index, rows, leaves: leaves.len() });
     }
     let root = merkle::root(&leaves)?;
     let chain = chain(before, &root, &schedule_digest(&schedule)?);
-    Ok(Step {
-        index,
-        schedule,
-        leaves,
-        root,
-        chain,
-        time: crate::Fact::Unspecified,
-    })
+    Ok(Step { index, schedule, leaves, root, chain, time: crate::Fact::Unspecified })
 }

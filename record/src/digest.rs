@@ -99,10 +99,7 @@ impl Tagged {
     /// If the tag is not printable ASCII: tags are constants of this crate, so that would be our bug.
     #[must_use]
     pub fn new(tag: &'static str) -> Self {
-        assert!(
-            tag.bytes().all(|b| b.is_ascii_graphic()),
-            "domain tag {tag:?} must be printable ASCII"
-        );
+        assert!(tag.bytes().all(|b| b.is_ascii_graphic()), "domain tag {tag:?} must be printable ASCII");
         let mut hash = Sha256::new();
         hash.update(tag.as_bytes());
         hash.update([0]);
@@ -133,8 +130,7 @@ impl Tagged {
     /// Appends a string: its length as `u32`, then its UTF-8 bytes.
     pub fn text(&mut self, value: &str) -> &mut Self {
         // Strings that reach a hash are names and ids of at most a few hundred bytes; a 4 GiB one cannot exist here.
-        self.u32(u32::try_from(value.len()).unwrap_or(u32::MAX))
-            .bytes(value.as_bytes())
+        self.u32(u32::try_from(value.len()).unwrap_or(u32::MAX)).bytes(value.as_bytes())
     }
 
     /// Appends another digest's 32 bytes.
@@ -177,10 +173,7 @@ mod tests {
     fn display_and_parse_agree() {
         let digest = Digest::of_file(b"abc");
         // FIPS 180-2 example B.1.
-        assert_eq!(
-            digest.to_string(),
-            "sha256:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
-        );
+        assert_eq!(digest.to_string(), "sha256:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
         assert_eq!(digest.to_string().parse::<Digest>().unwrap(), digest);
     }
 
@@ -212,9 +205,6 @@ mod tests {
     #[test]
     fn token_ids_are_counted() {
         assert_ne!(of_token_ids(&[]), of_token_ids(&[0]));
-        assert_eq!(
-            of_token_ids(&[1, 2]),
-            Digest::of_file(b"lastbit/token-ids/v1\0\x02\0\0\0\x01\0\0\0\x02\0\0\0")
-        );
+        assert_eq!(of_token_ids(&[1, 2]), Digest::of_file(b"lastbit/token-ids/v1\0\x02\0\0\0\x01\0\0\0\x02\0\0\0"));
     }
 }

@@ -9,16 +9,28 @@
 
 pub mod canonical;
 pub mod commit;
+pub mod container;
 pub mod digest;
+pub mod envelope;
 mod error;
+pub mod evidence;
 pub mod inference;
+pub mod key;
+pub mod log;
 pub mod merkle;
+pub mod note;
+pub mod receipt;
+pub mod replay;
 pub mod scalar;
 pub mod tensor;
 
 pub use commit::{EvidenceLevel, RowComponents, RowEvidence, RowId};
 pub use digest::Digest;
 pub use error::Error;
+pub use evidence::Evidence;
 pub use inference::Record;
+pub use key::{PrivateKey, PublicKey};
+pub use log::{Log, LogRefusal};
+pub use receipt::Receipt;
 pub use scalar::{F32Bits, Fact, U64Text};
 pub use tensor::{DType, TensorView};

@@ -18,15 +18,8 @@ pub struct Tree {
 
 impl HashReader for Tree {
     fn read_hashes(&self, indexes: &[u64]) -> Result<Vec<Hash>, tlog::Error> {
-        let read = |index: &u64| {
-            usize::try_from(*index)
-                .ok()
-                .and_then(|index| self.stored.get(index).copied())
-        };
-        indexes
-            .iter()
-            .map(|index| read(index).ok_or(tlog::Error::IndexesNotInTree))
-            .collect()
+        let read = |index: &u64| usize::try_from(*index).ok().and_then(|index| self.stored.get(index).copied());
+        indexes.iter().map(|index| read(index).ok_or(tlog::Error::IndexesNotInTree)).collect()
     }
 }
 
@@ -56,9 +49,7 @@ impl Tree {
         if size > self.size {
             return Err(Error::Merkle(tlog::Error::IndexesNotInTree));
         }
-        tlog::tree_hash(size, self)
-            .map(|hash| Digest::from_bytes(hash.0))
-            .map_err(Error::Merkle)
+        tlog::tree_hash(size, self).map(|hash| Digest::from_bytes(hash.0)).map_err(Error::Merkle)
     }
 
     /// Root of all leaves.
@@ -75,10 +66,7 @@ impl Tree {
     /// [`Error::Merkle`] when there is no such leaf.
     pub fn prove(&self, index: u64) -> Result<Vec<Digest>, Error> {
         let proof = tlog::prove_record(self.size, index, self).map_err(Error::Merkle)?;
-        Ok(proof
-            .iter()
-            .map(|hash| Digest::from_bytes(hash.0))
-            .collect())
+        Ok(proof.iter().map(|hash| Digest::from_bytes(hash.0)).collect())
     }
 }
 
@@ -106,20 +94,7 @@ pub fn tree(leaves: &[Digest]) -> Result<Tree, Error> {
 ///
 /// # Errors
 /// [`Error::Merkle`] when the path does not lead to the root.
-pub fn check(
-    path: &[Digest],
-    size: u64,
-    root: &Digest,
-    index: u64,
-    data: &[u8],
-) -> Result<(), Error> {
+pub fn check(path: &[Digest], size: u64, root: &Digest, index: u64, data: &[u8]) -> Result<(), Error> {
     let path = path.iter().map(|digest| Hash(*digest.as_bytes())).collect();
-    tlog::check_record(
-        &path,
-        size,
-        Hash(*root.as_bytes()),
-        index,
-        tlog::record_hash(data),
-    )
-    .map_err(Error::Merkle)
+    tlog::check_record(&path, size, Hash(*root.as_bytes()), index, tlog::record_hash(data)).map_err(Error::Merkle)
 }

@@ -41,13 +41,10 @@ impl Serialize for F32Bits {
 impl<'de> Deserialize<'de> for F32Bits {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = String::deserialize(deserializer)?;
-        let digits =
-            text.len() == 8 && text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
+        let digits = text.len() == 8 && text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
         match u32::from_str_radix(&text, 16) {
             Ok(bits) if digits => Ok(Self(bits)),
-            _ => Err(D::Error::custom(
-                "expected the bits of an f32 as 8 lower-case hex digits",
-            )),
+            _ => Err(D::Error::custom("expected the bits of an f32 as 8 lower-case hex digits")),
         }
     }
 }
@@ -68,9 +65,7 @@ impl<'de> Deserialize<'de> for U64Text {
         // `parse` also takes a leading plus and leading zeros: one value, one spelling.
         match text.parse::<u64>() {
             Ok(value) if value.to_string() == text => Ok(Self(value)),
-            _ => Err(D::Error::custom(
-                "expected an unsigned 64-bit integer as a decimal string",
-            )),
+            _ => Err(D::Error::custom("expected an unsigned 64-bit integer as a decimal string")),
         }
     }
 }
@@ -121,9 +116,7 @@ impl<'de, T: DeserializeOwned> Deserialize<'de> for Fact<T> {
         if value.as_str() == Some(UNSPECIFIED) {
             return Ok(Self::Unspecified);
         }
-        T::deserialize(value)
-            .map(Self::Known)
-            .map_err(D::Error::custom)
+        T::deserialize(value).map(Self::Known).map_err(D::Error::custom)
     }
 }
 
@@ -133,58 +126,26 @@ mod tests {
 
     #[test]
     fn float_bits_have_one_spelling() {
-        assert_eq!(
-            serde_json::to_string(&F32Bits::new(1.0)).unwrap(),
-            "\"3f800000\""
-        );
-        assert_eq!(
-            serde_json::from_str::<F32Bits>("\"7fc00001\"").unwrap().0,
-            0x7fc0_0001
-        );
-        for bad in [
-            "\"3F800000\"",
-            "\"3f8\"",
-            "\"0x3f8000\"",
-            "\"+3f80000\"",
-            "1",
-            "\"3f8000000\"",
-        ] {
+        assert_eq!(serde_json::to_string(&F32Bits::new(1.0)).unwrap(), "\"3f800000\"");
+        assert_eq!(serde_json::from_str::<F32Bits>("\"7fc00001\"").unwrap().0, 0x7fc0_0001);
+        for bad in ["\"3F800000\"", "\"3f8\"", "\"0x3f8000\"", "\"+3f80000\"", "1", "\"3f8000000\""] {
             assert!(serde_json::from_str::<F32Bits>(bad).is_err(), "{bad}");
         }
     }
 
     #[test]
     fn long_integers_have_one_spelling() {
-        assert_eq!(
-            serde_json::to_string(&U64Text(u64::MAX)).unwrap(),
-            "\"18446744073709551615\""
-        );
-        for bad in [
-            "\"007\"",
-            "\"+7\"",
-            "\"18446744073709551616\"",
-            "\"\"",
-            "7",
-            "\"-1\"",
-        ] {
+        assert_eq!(serde_json::to_string(&U64Text(u64::MAX)).unwrap(), "\"18446744073709551615\"");
+        for bad in ["\"007\"", "\"+7\"", "\"18446744073709551616\"", "\"\"", "7", "\"-1\""] {
             assert!(serde_json::from_str::<U64Text>(bad).is_err(), "{bad}");
         }
     }
 
     #[test]
     fn unspecified_is_distinct_from_null() {
-        assert_eq!(
-            serde_json::from_str::<Fact<Option<u32>>>("null").unwrap(),
-            Fact::Known(None)
-        );
-        assert_eq!(
-            serde_json::from_str::<Fact<Option<u32>>>("\"unspecified\"").unwrap(),
-            Fact::Unspecified
-        );
+        assert_eq!(serde_json::from_str::<Fact<Option<u32>>>("null").unwrap(), Fact::Known(None));
+        assert_eq!(serde_json::from_str::<Fact<Option<u32>>>("\"unspecified\"").unwrap(), Fact::Unspecified);
         assert!(serde_json::from_str::<Fact<Option<u32>>>("\"unknown\"").is_err());
-        assert_eq!(
-            serde_json::to_string(&Fact::<u32>::Unspecified).unwrap(),
-            "\"unspecified\""
-        );
+        assert_eq!(serde_json::to_string(&Fact::<u32>::Unspecified).unwrap(), "\"unspecified\"");
     }
 }

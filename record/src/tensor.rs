@@ -114,31 +114,19 @@ impl<'a> TensorView<'a> {
     /// A bf16 tensor of 16-bit patterns.
     #[must_use]
     pub fn bf16(shape: &'a [u64], bits: &'a [u16]) -> Self {
-        Self {
-            dtype: DType::Bf16,
-            shape,
-            elements: Elements::U16(bits),
-        }
+        Self { dtype: DType::Bf16, shape, elements: Elements::U16(bits) }
     }
 
     /// An f32 tensor of 32-bit patterns.
     #[must_use]
     pub fn f32(shape: &'a [u64], bits: &'a [u32]) -> Self {
-        Self {
-            dtype: DType::F32,
-            shape,
-            elements: Elements::U32(bits),
-        }
+        Self { dtype: DType::F32, shape, elements: Elements::U32(bits) }
     }
 
     /// A tensor given as little-endian bytes.
     #[must_use]
     pub fn bytes(dtype: DType, shape: &'a [u64], bytes: &'a [u8]) -> Self {
-        Self {
-            dtype,
-            shape,
-            elements: Elements::Bytes(bytes),
-        }
+        Self { dtype, shape, elements: Elements::Bytes(bytes) }
     }
 
     /// The tensor digest.
@@ -147,17 +135,10 @@ impl<'a> TensorView<'a> {
     /// [`Error::TensorShape`] when the elements do not fill the shape exactly, their width is not that of the element
     /// type, or there are more than [`MAX_RANK`] dimensions: the caller's mistake.
     pub fn digest(&self) -> Result<Digest, Error> {
-        let wrong = || Error::TensorShape {
-            dtype: self.dtype,
-            shape: self.shape.to_vec(),
-            bytes: self.elements.byte_len(),
-        };
-        let width_fits = self
-            .elements
-            .width()
-            .is_none_or(|width| width == self.dtype.size());
-        if !width_fits || byte_len(self.dtype, self.shape) != Some(self.elements.byte_len() as u64)
-        {
+        let wrong =
+            || Error::TensorShape { dtype: self.dtype, shape: self.shape.to_vec(), bytes: self.elements.byte_len() };
+        let width_fits = self.elements.width().is_none_or(|width| width == self.dtype.size());
+        if !width_fits || byte_len(self.dtype, self.shape) != Some(self.elements.byte_len() as u64) {
             return Err(wrong());
         }
         let mut hash = Tagged::new("lastbit/tensor/v1");
@@ -183,16 +164,10 @@ pub fn byte_len(dtype: DType, shape: &[u64]) -> Option<u64> {
     if shape.len() > MAX_RANK {
         return None;
     }
-    shape.iter().try_fold(dtype.size() as u64, |product, dim| {
-        product.checked_mul(*dim)
-    })
+    shape.iter().try_fold(dtype.size() as u64, |product, dim| product.checked_mul(*dim))
 }
 
-fn hash_chunks<T: Copy, const N: usize>(
-    hash: &mut Tagged,
-    elements: &[T],
-    to_le: fn(T) -> [u8; N],
-) {
+fn hash_chunks<T: Copy, const N: usize>(hash: &mut Tagged, elements: &[T], to_le: fn(T) -> [u8; N]) {
     let mut buffer = [0_u8; 4096];
     for chunk in elements.chunks(buffer.len() / N) {
         for (place, element) in buffer.chunks_exact_mut(N).zip(chunk) {
@@ -208,9 +183,7 @@ mod tests {
 
     #[test]
     fn layout_is_the_documented_one() {
-        let digest = TensorView::bf16(&[1, 2], &[0x3f80, 0x8000])
-            .digest()
-            .unwrap();
+        let digest = TensorView::bf16(&[1, 2], &[0x3f80, 0x8000]).digest().unwrap();
         let mut bytes = b"lastbit/tensor/v1\0\x04\0\0\0bf16\x02".to_vec();
         bytes.extend(1_u64.to_le_bytes());
         bytes.extend(2_u64.to_le_bytes());
@@ -220,30 +193,18 @@ mod tests {
 
     #[test]
     fn words_and_bytes_agree_across_chunk_borders() {
-        let bits: Vec<u32> = (0..5000)
-            .map(|i: u32| i.wrapping_mul(0x9e37_79b9))
-            .collect();
+        let bits: Vec<u32> = (0..5000).map(|i: u32| i.wrapping_mul(0x9e37_79b9)).collect();
         let shape = [5000];
         let words = TensorView::f32(&shape, &bits);
         let bytes = words.elements.to_le_bytes();
-        assert_eq!(
-            words.digest().unwrap(),
-            TensorView::bytes(DType::F32, &shape, &bytes)
-                .digest()
-                .unwrap()
-        );
+        assert_eq!(words.digest().unwrap(), TensorView::bytes(DType::F32, &shape, &bytes).digest().unwrap());
     }
 
     #[test]
     fn type_and_shape_enter_the_digest() {
         let bytes = [0_u8; 8];
         let of = |dtype, shape: &[u64]| TensorView::bytes(dtype, shape, &bytes).digest().unwrap();
-        let all = [
-            of(DType::F32, &[2]),
-            of(DType::U32, &[2]),
-            of(DType::F32, &[1, 2]),
-            of(DType::F32, &[2, 1]),
-        ];
+        let all = [of(DType::F32, &[2]), of(DType::U32, &[2]), of(DType::F32, &[1, 2]), of(DType::F32, &[2, 1])];
         for (i, a) in all.iter().enumerate() {
             assert!(all[i + 1..].iter().all(|b| a != b));
         }
@@ -252,25 +213,9 @@ mod tests {
     #[test]
     fn wrong_sizes_are_refused() {
         assert!(TensorView::bf16(&[3], &[0, 0]).digest().is_err());
-        assert!(
-            TensorView::bytes(DType::F32, &[u64::MAX, 2], &[0])
-                .digest()
-                .is_err()
-        );
-        assert!(
-            TensorView::bytes(DType::U8, &[1; 9], &[0])
-                .digest()
-                .is_err()
-        );
+        assert!(TensorView::bytes(DType::F32, &[u64::MAX, 2], &[0]).digest().is_err());
+        assert!(TensorView::bytes(DType::U8, &[1; 9], &[0]).digest().is_err());
         let elements = Elements::U16(&[0, 0]);
-        assert!(
-            TensorView {
-                dtype: DType::F32,
-                shape: &[1],
-                elements
-            }
-            .digest()
-            .is_err()
-        );
+        assert!(TensorView { dtype: DType::F32, shape: &[1], elements }.digest().is_err());
     }
 }

@@ -10,7 +10,7 @@ use crate::digest::Digest;
 use crate::merkle;
 
 /// Most bytes of a request id.
-pub const MAX_ID_BYTES: usize = 64;
+pub const MAX_ID_BYTES: usize = 48;
 
 /// Why a well-formed record contradicts itself. The writer of the record is at fault.
 #[derive(Debug, Clone, PartialEq, Eq, ThisError)]
@@ -141,11 +141,7 @@ impl Record {
             request: &request.id,
             position: row.position,
             token: request.token_at(position)?,
-            chosen: if row.logits {
-                request.chosen_at(position)
-            } else {
-                None
-            },
+            chosen: if row.logits { request.chosen_at(position) } else { None },
         })
     }
 
@@ -163,10 +159,7 @@ impl Record {
         let mut chain = self.chain.before;
         for (expected, step) in (first..).zip(&self.steps) {
             if step.index != expected {
-                return Err(RecordRefusal::StepIndex {
-                    expected,
-                    found: step.index,
-                });
+                return Err(RecordRefusal::StepIndex { expected, found: step.index });
             }
             self.check_step(step, &mut next)?;
             chain = check_chain(step, &chain)?;
@@ -184,37 +177,21 @@ impl Record {
             if length == 0 || length > MAX_ID_BYTES || !ids.insert(&request.id) {
                 return Err(RecordRefusal::RequestId { request: index });
             }
-            if request
-                .nonce
-                .as_deref()
-                .is_some_and(|nonce| !is_nonce(nonce))
-            {
+            if request.nonce.as_deref().is_some_and(|nonce| !is_nonce(nonce)) {
                 return Err(RecordRefusal::Nonce { request: index });
             }
             if request.prompt.is_empty() {
                 return Err(RecordRefusal::EmptyPrompt { request: index });
             }
-            let refuse = |what| {
-                Err(RecordRefusal::Output {
-                    request: index,
-                    what,
-                })
-            };
+            let refuse = |what| Err(RecordRefusal::Output { request: index, what });
             let (decode, chosen) = (&request.decode, request.output.len() as u64);
             if chosen > u64::from(decode.max_new_tokens) {
                 return refuse("more output than max_new_tokens");
             }
-            if request
-                .logprobs
-                .as_ref()
-                .is_some_and(|bits| bits.len() as u64 != chosen)
-            {
+            if request.logprobs.as_ref().is_some_and(|bits| bits.len() as u64 != chosen) {
                 return refuse("not one log-probability a token");
             }
-            let last_stops = request
-                .output
-                .last()
-                .is_some_and(|last| decode.stop_ids.contains(last));
+            let last_stops = request.output.last().is_some_and(|last| decode.stop_ids.contains(last));
             match request.finish {
                 Finish::Length if chosen != u64::from(decode.max_new_tokens) => {
                     return refuse("finished by length before max_new_tokens");
@@ -227,12 +204,7 @@ impl Record {
                 }
                 _ => {}
             }
-            let stops = request
-                .output
-                .iter()
-                .rev()
-                .skip(1)
-                .any(|token| decode.stop_ids.contains(token));
+            let stops = request.output.iter().rev().skip(1).any(|token| decode.stop_ids.contains(token));
             if stops {
                 return refuse("goes on after a stop token");
             }
@@ -242,33 +214,17 @@ impl Record {
 
     fn check_step(&self, step: &Step, next: &mut [Option<u64>]) -> Result<(), RecordRefusal> {
         for (group, rows) in step.schedule.rows.iter().enumerate() {
-            self.check_rows(rows, next)
-                .map_err(|what| RecordRefusal::Rows {
-                    step: step.index,
-                    group,
-                    what,
-                })?;
+            self.check_rows(rows, next).map_err(|what| RecordRefusal::Rows { step: step.index, group, what })?;
         }
         for op in &step.schedule.dispatch.ops {
-            let known = op
-                .kernels
-                .iter()
-                .all(|kernel| (*kernel as usize) < self.stack.kernels.len());
+            let known = op.kernels.iter().all(|kernel| (*kernel as usize) < self.stack.kernels.len());
             if !known || op.splits == 0 {
-                return Err(RecordRefusal::Dispatch {
-                    step: step.index,
-                    op: op.op.clone(),
-                });
+                return Err(RecordRefusal::Dispatch { step: step.index, op: op.op.clone() });
             }
         }
         let (rows, padded) = (step.schedule.row_count(), step.schedule.padded_rows);
         if rows == 0 || rows != step.leaves.len() as u64 || padded < rows {
-            return Err(RecordRefusal::LeafCount {
-                step: step.index,
-                rows,
-                leaves: step.leaves.len(),
-                padded,
-            });
+            return Err(RecordRefusal::LeafCount { step: step.index, rows, leaves: step.leaves.len(), padded });
         }
         Ok(())
     }
@@ -276,10 +232,7 @@ impl Record {
     fn check_rows(&self, rows: &Rows, next: &mut [Option<u64>]) -> Result<(), &'static str> {
         let index = rows.request as usize;
         let request = self.requests.get(index).ok_or("no such request")?;
-        let (start, end) = (
-            u64::from(rows.start),
-            u64::from(rows.start) + u64::from(rows.count),
-        );
+        let (start, end) = (u64::from(rows.start), u64::from(rows.start) + u64::from(rows.count));
         if rows.count == 0 {
             return Err("no rows");
         }
@@ -302,19 +255,10 @@ impl Record {
     /// Every token a request's rows could have chosen is in the output, and the row that chose it had logits.
     fn check_coverage(&self, next: &[Option<u64>]) -> Result<(), RecordRefusal> {
         for (index, (request, next)) in self.requests.iter().zip(next).enumerate() {
-            let refuse = |what| {
-                Err(RecordRefusal::Output {
-                    request: index,
-                    what,
-                })
-            };
+            let refuse = |what| Err(RecordRefusal::Output { request: index, what });
             // The last output token was chosen at the position before it and never fed back.
             let tokens = (request.prompt.len() + request.output.len()) as u64;
-            let expected = if request.output.is_empty() {
-                tokens
-            } else {
-                tokens - 1
-            };
+            let expected = if request.output.is_empty() { tokens } else { tokens - 1 };
             match next {
                 None => return refuse("no row of any step belongs to it"),
                 Some(end) if *end != expected && request.finish != Finish::Cancelled => {
@@ -342,8 +286,7 @@ fn check_chain(step: &Step, before: &Digest) -> Result<Digest, RecordRefusal> {
     if root != step.root {
         return Err(RecordRefusal::StepRoot { step: index });
     }
-    let schedule = commit::schedule_digest(&step.schedule)
-        .map_err(|_| RecordRefusal::ChainBreak { step: index })?;
+    let schedule = commit::schedule_digest(&step.schedule).map_err(|_| RecordRefusal::ChainBreak { step: index })?;
     let chain = commit::chain(before, &root, &schedule);
     if chain != step.chain {
         return Err(RecordRefusal::ChainBreak { step: index });

@@ -12,11 +12,9 @@ mod stack;
 
 pub use check::{RecordRefusal, RowRef};
 pub use model::{Adapter, FileDigest, Model, Text};
-pub use request::{Decode, Finish, Request, SeedDerivation, derive_seed, sampler};
+pub use request::{Decode, Finish, Request};
 pub use schedule::{Dispatch, Execution, OpDispatch, RowKind, Rows, Schedule, Step, StepTime};
-pub use stack::{
-    Collectives, Device, DeviceKind, Engine, Kernel, KvCache, Parallelism, Rope, Stack,
-};
+pub use stack::{Collectives, Device, DeviceKind, Engine, Kernel, KvCache, Parallelism, Rope, Stack};
 
 use serde::{Deserialize, Serialize};
 
@@ -80,7 +78,7 @@ pub struct Time {
     pub end_unix_us: u64,
 }
 
-/// A record's place in its log. `log::Log::next` gives it.
+/// A record's place in its log. [`Log::next`](crate::Log::next) gives it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Link {
@@ -109,15 +107,9 @@ impl Record {
     /// [`Error::Canonical`]; [`Error::UnknownType`] for another version.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, Error> {
         let value = canonical::read_value(bytes, MAX_RECORD_BYTES)?;
-        let kind = value
-            .get("type")
-            .and_then(|kind| kind.as_str())
-            .unwrap_or_default();
+        let kind = value.get("type").and_then(|kind| kind.as_str()).unwrap_or_default();
         if kind != RECORD_TYPE {
-            return Err(Error::UnknownType {
-                found: kind.to_owned(),
-                expected: RECORD_TYPE,
-            });
+            return Err(Error::UnknownType { found: kind.to_owned(), expected: RECORD_TYPE });
         }
         drop(value);
         Ok(canonical::read(bytes, MAX_RECORD_BYTES)?)
@@ -177,9 +169,7 @@ impl Stack {
 }
 
 pub(crate) fn digest_of_bytes(canonical_bytes: &[u8]) -> Digest {
-    Tagged::new("lastbit/record/v1")
-        .bytes(canonical_bytes)
-        .finish()
+    Tagged::new("lastbit/record/v1").bytes(canonical_bytes).finish()
 }
 
 fn walk(value: &serde_json::Value, at: &mut String, found: &mut Vec<String>) {
@@ -193,10 +183,7 @@ fn walk(value: &serde_json::Value, at: &mut String, found: &mut Vec<String>) {
     };
     match value {
         Value::String(text) if text == crate::scalar::UNSPECIFIED => found.push(at.clone()),
-        Value::Array(items) => items
-            .iter()
-            .enumerate()
-            .for_each(|(index, item)| inside(&index.to_string(), item)),
+        Value::Array(items) => items.iter().enumerate().for_each(|(index, item)| inside(&index.to_string(), item)),
         Value::Object(members) => members.iter().for_each(|(key, member)| inside(key, member)),
         _ => {}
     }

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::Error;
-use crate::digest::{Digest, Tagged, of_json, of_token_ids};
+use crate::digest::{Digest, of_json, of_token_ids};
 use crate::scalar::{F32Bits, Fact, U64Text};
 
 /// One request and what came of it.
@@ -53,9 +53,7 @@ impl Request {
     #[must_use]
     pub fn chosen_at(&self, position: u64) -> Option<u32> {
         let next = usize::try_from(position).ok()?.checked_add(1)?;
-        self.output
-            .get(next.checked_sub(self.prompt.len())?)
-            .copied()
+        self.output.get(next.checked_sub(self.prompt.len())?).copied()
     }
 }
 
@@ -74,19 +72,12 @@ pub enum Finish {
     Continues,
 }
 
-/// Names of sampling algorithms this version of the format defines.
-pub mod sampler {
-    /// Largest logit; temperature and truncation do not apply.
-    pub const GREEDY: &str = "greedy/1";
-    /// Gumbel-max with noise from Philox4x32-10, counter = (position, vocabulary index).
-    pub const GUMBEL_PHILOX: &str = "gumbel-philox/1";
-}
-
 /// Decoding parameters: the sampler is part of the function that is audited.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Decode {
-    /// Algorithm and its version, see [`sampler`].
+    /// Algorithm and its version, for example `greedy-lowest-id/1` or `gumbel-philox4x32-10/1`; the engine that defines it
+    /// documents it, and a verifier refuses names it does not implement.
     pub sampler: String,
     /// Temperature.
     pub temperature: F32Bits,
@@ -108,8 +99,9 @@ pub struct Decode {
     pub grammar: Option<Digest>,
     /// Seed; `null` for a sampler that draws nothing.
     pub seed: Option<U64Text>,
-    /// Where the seed came from.
-    pub seed_derivation: Fact<SeedDerivation>,
+    /// Where the seed came from: `none`, `client`, `operator` (an uncontrolled channel of up to 64 bits), or the name of a rule such as
+    /// `sha256-nonce-record-request/1`.
+    pub seed_derivation: Fact<String>,
     /// What the random counter counts, for example `absolute-position/1`; `none` for greedy.
     pub counter: String,
     /// How equal scores are ordered: `lowest-id`.
@@ -122,21 +114,6 @@ pub struct Decode {
     pub max_new_tokens: u32,
 }
 
-/// Where a seed came from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-#[non_exhaustive]
-pub enum SeedDerivation {
-    /// The sampler draws nothing.
-    None,
-    /// The client sent it.
-    Client,
-    /// The operator chose it: an uncontrolled channel of up to 64 bits.
-    Operator,
-    /// `H(client nonce || record key || request id)`, see [`derive_seed`].
-    Derived,
-}
-
 impl Decode {
     /// Greedy decoding with every other control off.
     #[must_use]
@@ -144,7 +121,7 @@ impl Decode {
         let zero = F32Bits::new(0.0);
         let one = F32Bits::new(1.0);
         Self {
-            sampler: sampler::GREEDY.to_owned(),
+            sampler: "greedy-lowest-id/1".to_owned(),
             temperature: zero,
             top_k: 0,
             top_p: one,
@@ -155,7 +132,7 @@ impl Decode {
             logit_bias: Vec::new(),
             grammar: None,
             seed: None,
-            seed_derivation: Fact::Known(SeedDerivation::None),
+            seed_derivation: Fact::Known("none".to_owned()),
             counter: "none".to_owned(),
             tie_rule: "lowest-id".to_owned(),
             stop_ids,
@@ -171,21 +148,4 @@ impl Decode {
     pub fn digest(&self) -> Result<Digest, Error> {
         of_json("lastbit/decode/v1", self)
     }
-}
-
-/// The seed of [`SeedDerivation::Derived`]: the first eight bytes, little-endian, of
-/// `H("lastbit/seed/v1" || 0 || nonce text || key id || request id text)`.
-///
-/// The client's nonce makes it unpredictable to the operator, the key id ties it to one log. The operator still names
-/// the request, so a client that wants no choice left sends the id along with the nonce.
-#[must_use]
-pub fn derive_seed(nonce: &str, key_id: &Digest, request_id: &str) -> u64 {
-    let digest = Tagged::new("lastbit/seed/v1")
-        .text(nonce)
-        .digest(key_id)
-        .text(request_id)
-        .finish();
-    let mut first = [0_u8; 8];
-    first.copy_from_slice(&digest.as_bytes()[..8]);
-    u64::from_le_bytes(first)
 }

@@ -124,14 +124,7 @@ impl Parallelism {
     /// One device.
     #[must_use]
     pub fn single() -> Self {
-        Self {
-            tensor: 1,
-            pipeline: 1,
-            expert: 1,
-            data: 1,
-            sequence: 1,
-            collectives: None,
-        }
+        Self { tensor: 1, pipeline: 1, expert: 1, data: 1, sequence: 1, collectives: None }
     }
 }
 

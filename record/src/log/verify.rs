@@ -1,0 +1,288 @@
+//! Verification of a whole log against a trusted key, and of what was seen of it before.
+
+use std::io::{BufRead, Read};
+
+use super::entry::{self, Signed};
+use super::{Checkpoint, EntryHeader, LogRefusal, MAX_ENTRY_BYTES, Source};
+use crate::commit;
+use crate::digest::Digest;
+use crate::envelope::Subject;
+use crate::inference::Record;
+use crate::key::PublicKey;
+use crate::merkle::Tree;
+use crate::receipt::Receipt;
+use crate::replay;
+
+/// What the caller knows about the log from elsewhere. Each piece makes another attack visible.
+#[derive(Debug, Clone, Default)]
+pub struct Expect<'a> {
+    /// The log's name; without it any log of the trusted key is accepted.
+    pub origin: Option<&'a str>,
+    /// A checkpoint seen before (already verified); without it, or a receipt, a rollback cannot be seen.
+    pub checkpoint: Option<&'a Checkpoint>,
+    /// Receipts (already verified) that the log must honour.
+    pub receipts: &'a [Receipt],
+}
+
+/// An entry that has been verified.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct VerifiedEntry {
+    /// The signed header.
+    pub header: EntryHeader,
+    /// Hash of the entry.
+    pub hash: Digest,
+    subject: Vec<Subject>,
+}
+
+/// A log that has been verified, records included.
+pub struct VerifiedLog<'a> {
+    /// The checkpoint.
+    pub checkpoint: Checkpoint,
+    /// The entries, in order.
+    pub entries: Vec<VerifiedEntry>,
+    source: &'a dyn Source,
+}
+
+impl VerifiedLog<'_> {
+    /// Complete entries beyond the checkpoint: signed and in order, but never acknowledged.
+    #[must_use]
+    pub fn unacknowledged(&self) -> u64 {
+        (self.entries.len() as u64).saturating_sub(self.checkpoint.size)
+    }
+
+    /// Reads the record of an entry, checking it again (the source may have changed since).
+    ///
+    /// # Errors
+    /// As [`verify`], for this record; [`LogRefusal::NoSuchEntry`].
+    pub fn record(&self, index: u64) -> Result<Record, LogRefusal> {
+        let place = usize::try_from(index).ok();
+        let entry = place.and_then(|place| self.entries.get(place)).ok_or(LogRefusal::NoSuchEntry { index })?;
+        let before = place.and_then(|place| self.entries.get(place.checked_sub(1)?));
+        entry.load_record(self.source, before)
+    }
+}
+
+/// Verifies a log: checkpoint, every entry, every record, and everything the caller expects. Changes nothing.
+///
+/// # Errors
+/// The first [`LogRefusal`]. Order: checkpoint, entries from the first, their number and root, expectations, records from the first.
+pub fn verify<'a>(
+    source: &'a dyn Source,
+    trusted: &PublicKey,
+    expect: &Expect<'_>,
+) -> Result<VerifiedLog<'a>, LogRefusal> {
+    // Checkpoint first: entries that a living writer appends after this read are merely unacknowledged.
+    let bytes = source.checkpoint().map_err(|source| LogRefusal::Unreadable { what: "checkpoint", source })?;
+    let checkpoint = Checkpoint::verify(&bytes, trusted)?;
+    if let Some(expected) = expect.origin.filter(|expected| *expected != checkpoint.origin) {
+        return Err(LogRefusal::WrongOrigin { expected: expected.to_owned(), found: checkpoint.origin });
+    }
+    let mut walker = Walker::new(&checkpoint.origin, trusted);
+    let mut lines = lines(source)?;
+    let torn = loop {
+        match lines.next(walker.index)? {
+            Line::Complete(line) => walker.step(&line).map_err(|refusal| name_order(refusal, source, trusted))?,
+            Line::Torn(bytes) => break bytes,
+        }
+    };
+    let entries = walker.index;
+    if entries < checkpoint.size {
+        return Err(LogRefusal::Truncated { entries, size: checkpoint.size });
+    }
+    if torn > 0 {
+        return Err(LogRefusal::TornTail { bytes: torn });
+    }
+    walker.check(&checkpoint)?;
+    check_pins(&walker, expect)?;
+    let log = VerifiedLog { checkpoint, entries: walker.entries, source };
+    for index in 0..entries {
+        let record = log.record(index)?;
+        for receipt in expect.receipts.iter().filter(|receipt| receipt.log.index == index) {
+            receipt
+                .check(&record)
+                .map_err(|source| LogRefusal::ContradictsReceipt { index, source: Box::new(source) })?;
+        }
+    }
+    Ok(log)
+}
+
+fn check_pins(walker: &Walker<'_>, expect: &Expect<'_>) -> Result<(), LogRefusal> {
+    let size = walker.index;
+    let receipts = expect.receipts.iter().map(|receipt| receipt.log.index.saturating_add(1));
+    let seen = expect.checkpoint.iter().map(|checkpoint| checkpoint.size).chain(receipts).max();
+    if let Some(pinned) = seen.filter(|pinned| *pinned > size) {
+        return Err(LogRefusal::RolledBack { size, pinned });
+    }
+    if let Some(pin) = expect.checkpoint
+        && (pin.origin != walker.origin || walker.tree.root_at(pin.size).ok() != Some(pin.root))
+    {
+        return Err(LogRefusal::ContradictsPin { pinned: pin.size });
+    }
+    Ok(())
+}
+
+/// Follows a log entry by entry: signature, place, links. The writer's recovery uses it too.
+pub(super) struct Walker<'a> {
+    pub(super) origin: String,
+    trusted: &'a PublicKey,
+    /// Index of the next entry.
+    pub(super) index: u64,
+    /// Chain value after the last entry.
+    pub(super) chain: Digest,
+    pub(super) tree: Tree,
+    pub(super) entries: Vec<VerifiedEntry>,
+}
+
+impl<'a> Walker<'a> {
+    pub(super) fn new(origin: &str, trusted: &'a PublicKey) -> Self {
+        Self {
+            origin: origin.to_owned(),
+            trusted,
+            index: 0,
+            chain: commit::genesis(origin),
+            tree: Tree::default(),
+            entries: Vec::new(),
+        }
+    }
+
+    /// Verifies the next line and its place.
+    pub(super) fn verify(&self, line: &[u8]) -> Result<VerifiedEntry, LogRefusal> {
+        let index = self.index;
+        let Signed { header, subject } = entry::verify(index, line, self.trusted)?;
+        if header.origin != self.origin {
+            return Err(LogRefusal::Spliced { index, found: header.origin });
+        }
+        if header.sequence != index {
+            return Err(LogRefusal::Reordered { index, found: header.sequence });
+        }
+        if header.previous != self.entries.last().map(|entry| entry.hash) {
+            return Err(LogRefusal::Forked { index });
+        }
+        if header.chain.before != self.chain {
+            return Err(LogRefusal::ChainGap { index });
+        }
+        Ok(VerifiedEntry { header, hash: entry::entry_hash(line), subject })
+    }
+
+    /// Moves past a line that [`Walker::verify`] has accepted.
+    pub(super) fn accept(&mut self, line: &[u8], entry: VerifiedEntry) -> Result<(), LogRefusal> {
+        self.tree.push(line).map_err(|_| LogRefusal::EntryMalformed { index: self.index })?;
+        self.chain = entry.header.chain.after;
+        self.index += 1;
+        self.entries.push(entry);
+        Ok(())
+    }
+
+    fn step(&mut self, line: &[u8]) -> Result<(), LogRefusal> {
+        let entry = self.verify(line)?;
+        self.accept(line, entry)
+    }
+
+    /// Checks that the entries walked are those the checkpoint covers, which may be fewer.
+    pub(super) fn check(&self, checkpoint: &Checkpoint) -> Result<(), LogRefusal> {
+        let size = checkpoint.size;
+        let chain = match usize::try_from(size).ok().and_then(|size| size.checked_sub(1)) {
+            None => commit::genesis(&self.origin),
+            Some(last) => match self.entries.get(last) {
+                None => return Err(LogRefusal::Truncated { entries: self.index, size }),
+                Some(entry) => entry.header.chain.after,
+            },
+        };
+        if self.tree.root_at(size).ok() != Some(checkpoint.root) || chain != checkpoint.chain {
+            return Err(LogRefusal::CheckpointContradicts { size });
+        }
+        Ok(())
+    }
+}
+
+/// An out-of-place entry: is the one that belongs here elsewhere, or gone? Reads on to find out.
+fn name_order(refusal: LogRefusal, source: &dyn Source, trusted: &PublicKey) -> LogRefusal {
+    let LogRefusal::Reordered { index, found } = refusal else {
+        return refusal;
+    };
+    let (mut wanted, mut at) = (false, 0);
+    let Ok(mut lines) = lines(source) else {
+        return refusal;
+    };
+    while let Ok(Line::Complete(line)) = lines.next(at) {
+        let sequence = entry::verify(at, &line, trusted).ok().map(|signed| signed.header.sequence);
+        wanted |= at > index && sequence == Some(index);
+        at += 1;
+    }
+    match (wanted, found < index) {
+        (true, false) => refusal,
+        (_, true) => LogRefusal::Repeated { index, found },
+        (false, false) => LogRefusal::Missing { index, found },
+    }
+}
+
+impl VerifiedEntry {
+    /// The entry the writer has just signed.
+    pub(super) fn new(header: EntryHeader, hash: Digest, subject: Vec<Subject>) -> Self {
+        Self { header, hash, subject }
+    }
+
+    /// Reads the record that the header names and checks it against file digest, header and itself; `before` is the previous entry.
+    pub(super) fn load_record(&self, source: &dyn Source, before: Option<&Self>) -> Result<Record, LogRefusal> {
+        let header = &self.header;
+        let index = header.sequence;
+        let file = source
+            .record(&header.record)
+            .map_err(|source| LogRefusal::Unreadable { what: "a record", source })?
+            .ok_or(LogRefusal::RecordMissing { index, record: header.record })?;
+        // The plain file digest is signed: any change of the file stops here, before a byte of it is parsed.
+        let signed = self.subject.iter().find_map(|subject| subject.digest.get("sha256"));
+        if signed != Some(&Digest::of_file(&file).to_hex()) {
+            return Err(LogRefusal::RecordAltered { index });
+        }
+        let malformed = |source| LogRefusal::RecordMalformed { index, source: Box::new(source) };
+        let record = replay::from_file(&file).map_err(malformed)?;
+        let digest = record.digest().map_err(malformed)?;
+        record.check().map_err(|source| LogRefusal::RecordInconsistent { index, source })?;
+        let link = &record.link;
+        let facts = [
+            ("record digest", digest == header.record),
+            ("log origin", link.origin == header.origin),
+            ("sequence", link.sequence == header.sequence),
+            ("previous record", link.previous == before.map(|entry| entry.header.record)),
+            ("key id", link.key_id == header.key_id),
+            ("chain", record.chain == header.chain),
+            ("subjects", entry::subjects(&record, &digest, &file) == self.subject),
+        ];
+        match facts.iter().find(|(_, same)| !same) {
+            Some((fact, _)) => Err(LogRefusal::RecordDisagrees { index, fact }),
+            None => Ok(record),
+        }
+    }
+}
+
+/// Lines of a source, each with a bounded length.
+pub(super) struct Lines<'a>(Box<dyn BufRead + 'a>);
+
+/// The next line.
+pub(super) enum Line {
+    /// Ended by a newline, which is not included.
+    Complete(Vec<u8>),
+    /// What follows the last newline; 0 bytes at the end of a whole log.
+    Torn(u64),
+}
+
+pub(super) fn lines(source: &dyn Source) -> Result<Lines<'_>, LogRefusal> {
+    source.entries().map(Lines).map_err(|source| LogRefusal::Unreadable { what: "list of entries", source })
+}
+
+impl Lines<'_> {
+    pub(super) fn next(&mut self, index: u64) -> Result<Line, LogRefusal> {
+        let mut line = Vec::new();
+        let limit = MAX_ENTRY_BYTES as u64 + 1;
+        let read = self.0.by_ref().take(limit).read_until(b'\n', &mut line);
+        read.map_err(|source| LogRefusal::Unreadable { what: "list of entries", source })?;
+        if line.pop_if(|byte| *byte == b'\n').is_some() {
+            return Ok(Line::Complete(line));
+        }
+        if line.len() as u64 == limit {
+            return Err(LogRefusal::EntryMalformed { index });
+        }
+        Ok(Line::Torn(line.len() as u64))
+    }
+}
