@@ -149,8 +149,8 @@ impl Config {
         if !q_heads.is_multiple_of(kv_heads) {
             return Err(unsupported("num_key_value_heads", &kv_heads.into(), "must divide num_attention_heads"));
         }
-        if !head_dim.is_multiple_of(2) || head_dim > MAX_HEAD_DIM {
-            return Err(unsupported("head_dim", &head_dim.into(), "even and at most 256"));
+        if !head_dim.is_multiple_of(8) || head_dim > MAX_HEAD_DIM {
+            return Err(unsupported("head_dim", &head_dim.into(), "a multiple of 8 and at most 256"));
         }
         let rms_eps = number(&map, "rms_norm_eps")?;
         if !(rms_eps > 0.0 && rms_eps < 1.0) {

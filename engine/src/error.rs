@@ -198,7 +198,7 @@ pub enum Error {
         /// What is wrong with it.
         detail: String,
     },
-    /// A caller's step callback failed.
-    #[error("the step observer failed: {0}")]
+    /// The caller that watches the steps failed.
+    #[error("the operator failed after a step: {0}")]
     Observer(#[source] Box<dyn std::error::Error + Send + Sync>),
 }

@@ -3,14 +3,23 @@
 //! The engine allocates buffers, launches kernels and reads results on a [`device`]; what it launches is the text that
 //! [`kernels`] builds, so an emulated and a real GPU run the same bytes.
 
+pub mod batch;
 pub mod config;
+pub mod device;
 pub mod error;
 pub mod kernels;
 pub mod kv;
 pub mod model;
+pub mod ops;
 pub mod policy;
+pub mod rope;
+pub mod runtime;
 pub mod sampler;
+pub mod step;
 pub mod tokenizer;
 pub mod weights;
 
 pub use error::{Error, Result};
+pub use model::Model;
+pub use policy::{Dispatch, Mode};
+pub use runtime::{Engine, Limits};

@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use half::{bf16, f16};
 use safetensors::{Dtype, SafeTensors};
 
+use super::TensorPlace;
 use crate::error::{Error, Result};
 use crate::model::ModelFiles;
 
@@ -41,11 +42,11 @@ impl Tensors {
     }
 
     /// Removes a tensor, checking its shape.
-    pub(super) fn take(&mut self, name: &str, shape: &[u32]) -> Result<Vec<u16>> {
-        let tensor = self.tensors.remove(name).ok_or_else(|| Error::MissingTensor { name: name.into() })?;
-        let expected: Vec<usize> = shape.iter().map(|n| *n as usize).collect();
-        if tensor.shape != expected {
-            return Err(Error::TensorShape { name: name.into(), found: tensor.shape, expected });
+    pub(super) fn take(&mut self, place: &TensorPlace) -> Result<Vec<u16>> {
+        let name = &place.name;
+        let tensor = self.tensors.remove(name).ok_or_else(|| Error::MissingTensor { name: name.clone() })?;
+        if tensor.shape != place.shape() {
+            return Err(Error::TensorShape { name: name.clone(), found: tensor.shape, expected: place.shape() });
         }
         Ok(tensor.bits)
     }

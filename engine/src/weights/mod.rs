@@ -1,14 +1,21 @@
 //! Weights of a Llama model as the kernels want them: bf16, padded, q/k/v and gate/up fused.
 
 mod load;
-mod pack;
+mod matrix;
+mod places;
+mod quantise;
 
 use crate::config::Config;
 use crate::error::Result;
 use crate::kernels::pad;
 use crate::model::ModelFiles;
 
-pub use pack::Matrix;
+pub use matrix::Matrix;
+pub use places::{TensorPlace, places};
+pub use quantise::Scheme;
+
+/// Name of the embedding table in the files.
+const EMBED: &str = "model.embed_tokens.weight";
 
 /// Weights of one layer. Shapes are `(rows, cols)` before padding.
 #[derive(Clone, Debug, PartialEq)]
@@ -81,42 +88,38 @@ impl Weights {
     /// Damaged files, tensors missing, left over, of another shape or format, or not finite.
     pub fn load(config: &Config, files: &ModelFiles) -> Result<Self> {
         let mut tensors = load::Tensors::read(files)?;
-        let p = Padded::of(config);
-        let (h, f, d) = (config.hidden, config.ffn, config.head_dim);
-        let (q, kv) = (config.q_heads, config.kv_heads);
-        let embed = tensors.take("model.embed_tokens.weight", &[config.vocab_size, h])?;
-        let mut layers = Vec::with_capacity(config.layers as usize);
-        for i in 0..config.layers {
-            let mut take = |name: &str, shape: &[u32]| tensors.take(&format!("model.layers.{i}.{name}.weight"), shape);
-            let mut qkv = Matrix::zeros(p.qkv, h);
-            qkv.put_head_rows(&take("self_attn.q_proj", &[q * d, h])?, d, p.head, 0);
-            qkv.put_head_rows(&take("self_attn.k_proj", &[kv * d, h])?, d, p.head, q * p.head);
-            qkv.put_head_rows(&take("self_attn.v_proj", &[kv * d, h])?, d, p.head, (q + kv) * p.head);
-            let mut o_proj = Matrix::zeros(h, p.attn);
-            o_proj.put_head_cols(&take("self_attn.o_proj", &[h, q * d])?, d, p.head);
-            let mut gate_up = Matrix::zeros(2 * p.ffn, h);
-            gate_up.put_rows(&take("mlp.gate_proj", &[f, h])?, 0);
-            gate_up.put_rows(&take("mlp.up_proj", &[f, h])?, p.ffn);
-            layers.push(LayerWeights {
-                attn_norm: Matrix::from_plain(1, h, &take("input_layernorm", &[h])?),
-                qkv,
-                o_proj,
-                mlp_norm: Matrix::from_plain(1, h, &take("post_attention_layernorm", &[h])?),
-                gate_up,
-                down: Matrix::from_plain(h, f, &take("mlp.down_proj", &[h, f])?),
-            });
+        let mut weights = Self::zeros(config);
+        for place in places(config) {
+            let bits = tensors.take(&place)?;
+            weights.put(&place, &bits);
+            if config.tied && place.name == EMBED {
+                // Some checkpoints store a tied head again.
+                tensors.drop_copy_of("lm_head.weight", &bits);
+            }
         }
-        let final_norm = Matrix::from_plain(1, h, &tensors.take("model.norm.weight", &[h])?);
-        let head = "lm_head.weight";
-        let lm_head = if config.tied {
-            tensors.drop_copy_of(head, &embed);
-            None
-        } else {
-            Some(Matrix::from_plain(config.vocab_size, h, &tensors.take(head, &[config.vocab_size, h])?))
+        weights.source_formats = tensors.finish()?;
+        Ok(weights)
+    }
+
+    /// Weights of the right sizes, all zero.
+    pub(crate) fn zeros(config: &Config) -> Self {
+        let p = Padded::of(config);
+        let h = config.hidden;
+        let layer = LayerWeights {
+            attn_norm: Matrix::zeros(1, h),
+            qkv: Matrix::zeros(p.qkv, h),
+            o_proj: Matrix::zeros(h, p.attn),
+            mlp_norm: Matrix::zeros(1, h),
+            gate_up: Matrix::zeros(2 * p.ffn, h),
+            down: Matrix::zeros(h, config.ffn),
         };
-        let source_formats = tensors.finish()?;
-        let embed = Matrix::from_plain(config.vocab_size, h, &embed);
-        Ok(Self { embed, layers, final_norm, lm_head, source_formats })
+        Self {
+            embed: Matrix::zeros(config.vocab_size, h),
+            layers: vec![layer; config.layers as usize],
+            final_norm: Matrix::zeros(1, h),
+            lm_head: (!config.tied).then(|| Matrix::zeros(config.vocab_size, h)),
+            source_formats: Vec::new(),
+        }
     }
 
     /// The matrix of the LM head: its own, or the embedding table when tied.

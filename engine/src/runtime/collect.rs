@@ -1,0 +1,202 @@
+//! Bringing results back from the device, without the padding.
+
+use crate::config::Config;
+use crate::device::{Buffer, Device};
+use crate::error::Result;
+use crate::kernels::{PAGE, TOP2_WORDS};
+use crate::ops::{Op, OpAt};
+use crate::step::{Observe, Row, StepOutput, Tap, TapBits, Top2};
+use crate::weights::Padded;
+
+/// How the columns of a device array map to true columns: `parts` parts of `pad` columns, `true_width` of them real.
+#[derive(Clone, Copy)]
+struct Columns {
+    parts: u32,
+    true_width: u32,
+    pad: u32,
+}
+
+/// Collects what [`Observe`] asks for while the step runs.
+pub(super) struct Collector {
+    config: Config,
+    padded: Padded,
+    logit_rows: Vec<u32>,
+    observe: Observe,
+    taps: Vec<Tap>,
+    /// K and V of all layers so far, by row.
+    columns: [Vec<Vec<u16>>; 2],
+    boundaries: Vec<Vec<u16>>,
+    logits: Vec<Vec<u32>>,
+    top2: Vec<Top2>,
+}
+
+impl Collector {
+    pub fn new(config: &Config, logit_rows: Vec<u32>, observe: Observe) -> Self {
+        Self {
+            config: config.clone(),
+            padded: Padded::of(config),
+            logit_rows,
+            observe,
+            taps: Vec::new(),
+            columns: [Vec::new(), Vec::new()],
+            boundaries: Vec::new(),
+            logits: Vec::new(),
+            top2: Vec::new(),
+        }
+    }
+
+    /// Columns of an operation's device array.
+    fn shape(&self, op: Op) -> Columns {
+        let (c, p) = (&self.config, self.padded);
+        let heads = |parts| Columns { parts, true_width: c.head_dim, pad: p.head };
+        match op {
+            Op::Qkv => heads(c.q_heads + 2 * c.kv_heads),
+            Op::RopeQ | Op::Attention => heads(c.q_heads),
+            Op::K | Op::V => heads(c.kv_heads),
+            Op::GateUp => Columns { parts: 2, true_width: c.ffn, pad: p.ffn },
+            Op::SiluMul => Columns { parts: 1, true_width: c.ffn, pad: p.ffn },
+            Op::LmHead => Columns { parts: 1, true_width: c.vocab_size, pad: p.vocab },
+            _ => Columns { parts: 1, true_width: c.hidden, pad: p.hidden },
+        }
+    }
+
+    /// Reads an operation's bf16 result, if it is wanted.
+    pub fn tap(&mut self, device: &mut dyn Device, layer: Option<u32>, op: Op, address: u64, rows: u32) -> Result<()> {
+        if self.observe.taps.wants(OpAt { layer, op }) {
+            let shape = self.shape(op);
+            let bits = unpad(&halves(device, address, rows * shape.parts * shape.pad)?, shape);
+            let rows = if op == Op::FinalNorm { self.logit_rows.clone() } else { (0..rows).collect() };
+            self.push_tap(layer, op, rows, TapBits::Bf16(bits));
+        }
+        Ok(())
+    }
+
+    /// Reads the K and V columns that a layer's rows have just stored, if they are wanted.
+    pub fn columns(
+        &mut self,
+        device: &mut dyn Device,
+        layer: u32,
+        caches: [Buffer; 2],
+        columns: &[u32],
+        rows: u32,
+    ) -> Result<()> {
+        let wants = |op| self.observe.taps.wants(OpAt { layer: Some(layer), op });
+        let wanted = [wants(Op::K), wants(Op::V)];
+        if !self.observe.state && wanted == [false; 2] {
+            return Ok(());
+        }
+        for (i, op) in [Op::K, Op::V].into_iter().enumerate() {
+            let mut all = Vec::new();
+            for (row, column) in columns[..rows as usize].iter().enumerate() {
+                let bits = self.column(device, caches[i], *column)?;
+                if self.observe.state {
+                    self.columns[i].resize(rows as usize, Vec::new());
+                    self.columns[i][row].extend(&bits);
+                }
+                all.extend(bits);
+            }
+            if wanted[i] {
+                self.push_tap(Some(layer), op, (0..rows).collect(), TapBits::Bf16(all));
+            }
+        }
+        Ok(())
+    }
+
+    /// One column of a cache, bf16 `(kv_heads, head_dim)`.
+    fn column(&self, device: &mut dyn Device, cache: Buffer, column: u32) -> Result<Vec<u16>> {
+        let (page, offset) = (column / PAGE, column % PAGE);
+        let mut bits = Vec::new();
+        for head in 0..self.config.kv_heads {
+            let place = (page * self.config.kv_heads + head) * PAGE + offset;
+            let address = cache.address + u64::from(place) * u64::from(self.padded.head) * 2;
+            bits.extend(halves(device, address, self.config.head_dim)?);
+        }
+        Ok(bits)
+    }
+
+    /// Reads the residual stream at all borders, if it is wanted.
+    pub fn boundaries(&mut self, device: &mut dyn Device, address: u64, rows: u32) -> Result<()> {
+        if self.observe.state {
+            let shape = self.shape(Op::Embed);
+            let all = unpad(&halves(device, address, (self.config.layers + 1) * rows * shape.pad)?, shape);
+            let width = shape.true_width as usize;
+            let row = |r: usize| all.chunks_exact(width).skip(r).step_by(rows as usize).flatten().copied().collect();
+            self.boundaries = (0..rows as usize).map(row).collect();
+        }
+        Ok(())
+    }
+
+    /// Reads the top two logits, and the logits if they are wanted.
+    pub fn logits(&mut self, device: &mut dyn Device, logits: u64, top2: u64) -> Result<()> {
+        let rows = self.logit_rows.len() as u32;
+        for word in words(device, top2, rows * TOP2_WORDS)?.chunks_exact(TOP2_WORDS as usize) {
+            self.top2.push(Top2 {
+                first: word[0],
+                first_bits: word[1],
+                second: word[2],
+                second_bits: word[3],
+                margin_bits: word[4],
+            });
+        }
+        let tapped = self.observe.taps.wants(OpAt { layer: None, op: Op::LmHead });
+        if self.observe.logits || tapped {
+            let shape = self.shape(Op::LmHead);
+            let bits = unpad(&words(device, logits, rows * shape.pad)?, shape);
+            if self.observe.logits {
+                self.logits = bits.chunks_exact(shape.true_width as usize).map(<[u32]>::to_vec).collect();
+            }
+            if tapped {
+                self.push_tap(None, Op::LmHead, self.logit_rows.clone(), TapBits::F32(bits));
+            }
+        }
+        Ok(())
+    }
+
+    /// Hands everything to the rows.
+    pub fn finish(self, mut rows: Vec<Row>) -> StepOutput {
+        let [k, v] = self.columns;
+        for (row, bits) in rows.iter_mut().zip(k) {
+            row.k = bits;
+        }
+        for (row, bits) in rows.iter_mut().zip(v) {
+            row.v = bits;
+        }
+        for (row, bits) in rows.iter_mut().zip(self.boundaries) {
+            row.boundaries = bits;
+        }
+        let mut logits = self.logits.into_iter();
+        for (index, top2) in self.logit_rows.iter().zip(self.top2) {
+            let row = &mut rows[*index as usize];
+            row.top2 = Some(top2);
+            row.logits = logits.next();
+        }
+        StepOutput { rows, taps: self.taps }
+    }
+
+    fn push_tap(&mut self, layer: Option<u32>, op: Op, rows: Vec<u32>, bits: TapBits) {
+        let shape = self.shape(op);
+        self.taps.push(Tap {
+            at: OpAt { layer, op },
+            rows: rows.into_iter().map(|r| r as usize).collect(),
+            width: shape.parts * shape.true_width,
+            bits,
+        });
+    }
+}
+
+/// Leaves out the padding columns.
+fn unpad<T: Copy>(padded: &[T], shape: Columns) -> Vec<T> {
+    padded.chunks_exact(shape.pad as usize).flat_map(|part| &part[..shape.true_width as usize]).copied().collect()
+}
+
+fn halves(device: &mut dyn Device, address: u64, count: u32) -> Result<Vec<u16>> {
+    let mut bytes = vec![0; count as usize * 2];
+    device.download(address, &mut bytes)?;
+    Ok(bytes.chunks_exact(2).map(|c| u16::from_le_bytes([c[0], c[1]])).collect())
+}
+
+fn words(device: &mut dyn Device, address: u64, count: u32) -> Result<Vec<u32>> {
+    let mut bytes = vec![0; count as usize * 4];
+    device.download(address, &mut bytes)?;
+    Ok(bytes.chunks_exact(4).map(|c| u32::from_le_bytes([c[0], c[1], c[2], c[3]])).collect())
+}

@@ -1,0 +1,188 @@
+//! The kernels of a model: built, registered, named.
+
+use sha2::{Digest, Sha256};
+
+use crate::config::Config;
+use crate::device::{Device, KernelId};
+use crate::error::Result;
+use crate::kernels::{
+    AddSpec, AttentionCombineSpec, AttentionSpec, EmbedSpec, GatherSpec, GemmOut, GemmSpec, GemmTile, KernelText,
+    RmsNormSpec, RopeStoreSpec, SiluMulSpec, SplitKReduceSpec, Top2Spec,
+};
+use crate::policy::Dispatch;
+use crate::weights::Padded;
+
+/// A kernel by name and text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KernelRef {
+    /// Entry name.
+    pub name: String,
+    /// SHA-256 of the PTX text.
+    pub sha256: [u8; 32],
+}
+
+/// A spec with its kernel.
+#[derive(Clone, Debug)]
+pub(super) struct Built<S> {
+    pub spec: S,
+    pub id: KernelId,
+    /// Index into [`KernelSet::refs`].
+    pub at: usize,
+}
+
+/// The variants of one matrix product.
+#[derive(Clone, Debug)]
+pub(super) struct Gemm {
+    /// One walk over K, few rows and many rows.
+    whole: [Built<GemmSpec>; 2],
+    /// Slices of K, few rows and many rows.
+    partial: [Built<GemmSpec>; 2],
+    pub reduce: Built<SplitKReduceSpec>,
+}
+
+impl Gemm {
+    pub fn whole(&self, rows: u32) -> &Built<GemmSpec> {
+        &self.whole[tile(rows)]
+    }
+
+    pub fn partial(&self, rows: u32) -> &Built<GemmSpec> {
+        &self.partial[tile(rows)]
+    }
+
+    /// Kernels launched for `rows` rows in `splits` slices.
+    fn chosen(&self, rows: u32, splits: u32) -> Vec<usize> {
+        match splits {
+            1 => vec![self.whole(rows).at],
+            _ => vec![self.partial(rows).at, self.reduce.at],
+        }
+    }
+}
+
+const TILES: [GemmTile; 2] = [GemmTile::M16, GemmTile::M64];
+
+fn tile(rows: u32) -> usize {
+    usize::from(GemmTile::for_rows(rows) == GemmTile::M64)
+}
+
+/// All kernels of a model on a device.
+pub(super) struct KernelSet {
+    pub embed: Built<EmbedSpec>,
+    pub norm: Built<RmsNormSpec>,
+    pub qkv: Gemm,
+    pub rope: Built<RopeStoreSpec>,
+    pub attention: Built<AttentionSpec>,
+    pub attention_partial: Built<AttentionSpec>,
+    pub combine: Built<AttentionCombineSpec>,
+    pub o_proj: Gemm,
+    pub add: Built<AddSpec>,
+    pub gate_up: Gemm,
+    pub silu_mul: Built<SiluMulSpec>,
+    pub down: Gemm,
+    pub gather: Built<GatherSpec>,
+    pub lm_head: Gemm,
+    pub top2: Built<Top2Spec>,
+    /// The distinct kernels, in order of first use.
+    pub refs: Vec<KernelRef>,
+}
+
+/// How one operation of a step is launched.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OpChoice {
+    /// Name of the launch: an operation's name, or `rope_store` (which gives `rope_q`, `k` and `v`), `gather`, `top2`.
+    pub op: &'static str,
+    /// Kernels in launch order, as indices into [`Engine::kernels`](super::Engine::kernels).
+    pub kernels: Vec<usize>,
+    /// Slices of K, or ranges of KV; 1 elsewhere.
+    pub splits: u32,
+}
+
+/// Registers texts once each.
+struct Registrar<'a> {
+    device: &'a mut dyn Device,
+    refs: Vec<KernelRef>,
+}
+
+impl Registrar<'_> {
+    fn add<S>(&mut self, spec: S, build: impl Fn(&S) -> KernelText) -> Result<Built<S>> {
+        let text = build(&spec);
+        let id = self.device.register(&text)?;
+        let sha256: [u8; 32] = Sha256::digest(&text.ptx).into();
+        let at = self.refs.iter().position(|r| r.sha256 == sha256).unwrap_or_else(|| {
+            self.refs.push(KernelRef { name: text.name.clone(), sha256 });
+            self.refs.len() - 1
+        });
+        Ok(Built { spec, id, at })
+    }
+
+    fn gemm(&mut self, n_pad: u32, k_pad: u32, f32_out: bool) -> Result<Gemm> {
+        let out = if f32_out { GemmOut::F32 } else { GemmOut::Bf16 };
+        let mut of = |out, tile| self.add(GemmSpec { n_pad, k_pad, out, tile }, GemmSpec::build);
+        Ok(Gemm {
+            whole: [of(out, TILES[0])?, of(out, TILES[1])?],
+            partial: [of(GemmOut::Partial, TILES[0])?, of(GemmOut::Partial, TILES[1])?],
+            reduce: self.add(SplitKReduceSpec { n_pad, f32_out }, SplitKReduceSpec::build)?,
+        })
+    }
+}
+
+impl KernelSet {
+    pub fn new(config: &Config, device: &mut dyn Device) -> Result<Self> {
+        let p = Padded::of(config);
+        let (q_heads, kv_heads, head_dim, head_pad) = (config.q_heads, config.kv_heads, config.head_dim, p.head);
+        let attention = |partial| AttentionSpec { q_heads, kv_heads, head_dim, head_pad, partial };
+        let norm = RmsNormSpec { hidden: config.hidden, hidden_pad: p.hidden, eps: config.rms_eps.to_bits() };
+        let rope = RopeStoreSpec { q_heads, kv_heads, head_dim, head_pad };
+        let mut r = Registrar { device, refs: Vec::new() };
+        Ok(Self {
+            embed: r.add(EmbedSpec { hidden_pad: p.hidden }, EmbedSpec::build)?,
+            norm: r.add(norm, RmsNormSpec::build)?,
+            qkv: r.gemm(p.qkv, p.hidden, false)?,
+            rope: r.add(rope, RopeStoreSpec::build)?,
+            attention: r.add(attention(false), AttentionSpec::build)?,
+            attention_partial: r.add(attention(true), AttentionSpec::build)?,
+            combine: r.add(AttentionCombineSpec { q_heads, head_dim, head_pad }, AttentionCombineSpec::build)?,
+            o_proj: r.gemm(p.hidden, p.attn, false)?,
+            add: r.add(AddSpec { width: p.hidden }, AddSpec::build)?,
+            gate_up: r.gemm(2 * p.ffn, p.hidden, false)?,
+            silu_mul: r.add(SiluMulSpec { ffn_pad: p.ffn }, SiluMulSpec::build)?,
+            down: r.gemm(p.hidden, p.ffn, false)?,
+            gather: r.add(GatherSpec { width: p.hidden }, GatherSpec::build)?,
+            lm_head: r.gemm(p.vocab, p.hidden, true)?,
+            top2: r.add(Top2Spec { vocab: config.vocab_size, vocab_pad: p.vocab }, Top2Spec::build)?,
+            refs: r.refs,
+        })
+    }
+
+    /// The launches of a step, in order; those of a layer once. Without logits, those after the last layer are left out.
+    pub fn choices(&self, d: &Dispatch, rows: u32, logits_rows: u32) -> Vec<OpChoice> {
+        let one = |op, at| OpChoice { op, kernels: vec![at], splits: 1 };
+        let gemm = |op, g: &Gemm, rows, splits| OpChoice { op, kernels: g.chosen(rows, splits), splits };
+        let attention = match d.kv_splits {
+            1 => vec![self.attention.at],
+            _ => vec![self.attention_partial.at, self.combine.at],
+        };
+        let mut all = vec![
+            one("embed", self.embed.at),
+            one("attn_norm", self.norm.at),
+            gemm("qkv", &self.qkv, rows, d.qkv),
+            one("rope_store", self.rope.at),
+            OpChoice { op: "attention", kernels: attention, splits: d.kv_splits },
+            gemm("o_proj", &self.o_proj, rows, d.o_proj),
+            one("attn_residual", self.add.at),
+            one("mlp_norm", self.norm.at),
+            gemm("gate_up", &self.gate_up, rows, d.gate_up),
+            one("silu_mul", self.silu_mul.at),
+            gemm("down", &self.down, rows, d.down),
+            one("mlp_residual", self.add.at),
+        ];
+        if logits_rows > 0 {
+            all.extend([
+                one("gather", self.gather.at),
+                one("final_norm", self.norm.at),
+                gemm("lm_head", &self.lm_head, logits_rows, d.lm_head),
+                one("top2", self.top2.at),
+            ]);
+        }
+        all
+    }
+}

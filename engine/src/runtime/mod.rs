@@ -1,0 +1,168 @@
+//! The engine: a model on a device, run step by step.
+
+mod buffers;
+mod collect;
+mod forward;
+mod kernels;
+mod layout;
+
+use std::sync::Arc;
+
+pub use kernels::{KernelRef, OpChoice};
+
+use self::buffers::{Resident, ScratchPool};
+use self::kernels::KernelSet;
+use self::layout::Layout;
+use crate::device::{Device, DeviceInfo};
+use crate::error::{Error, Result};
+use crate::kernels::PAGE;
+use crate::kv::{KvTables, Slot};
+use crate::model::Model;
+use crate::policy::{self, Dispatch, Mode, Shape};
+use crate::step::{Group, Observe, StepOutput, StepPlan};
+
+/// Sizes of an engine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Requests in flight.
+    pub slots: u32,
+    /// Pages of the KV cache, of 16 positions each.
+    pub pages: u32,
+    /// Rows of one step.
+    pub max_rows: u32,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { slots: 64, pages: 512, max_rows: 2048 }
+    }
+}
+
+/// A model on a device.
+pub struct Engine {
+    model: Arc<Model>,
+    device: Box<dyn Device>,
+    mode: Mode,
+    limits: Limits,
+    kernels: KernelSet,
+    resident: Resident,
+    scratch: ScratchPool,
+    kv: KvTables,
+}
+
+impl Engine {
+    /// Registers the kernels, uploads the weights and sets up the cache.
+    ///
+    /// # Errors
+    /// [`Error::Plan`] for a limit of zero, otherwise what the device refuses.
+    pub fn new(model: Arc<Model>, mut device: Box<dyn Device>, mode: Mode, limits: Limits) -> Result<Self> {
+        if limits.slots == 0 || limits.pages == 0 || limits.max_rows == 0 {
+            return Err(Error::Plan { detail: "an engine needs at least one slot, one page and one row".into() });
+        }
+        let kernels = KernelSet::new(&model.config, device.as_mut())?;
+        let resident = Resident::new(&model, limits.pages, device.as_mut())?;
+        let kv = KvTables::new(limits.pages, limits.slots, model.config.max_positions);
+        Ok(Self { model, device, mode, limits, kernels, resident, scratch: ScratchPool::default(), kv })
+    }
+
+    /// The model.
+    pub fn model(&self) -> &Arc<Model> {
+        &self.model
+    }
+
+    /// The mode, hence the dispatch policy.
+    pub fn mode(&self) -> Mode {
+        self.mode
+    }
+
+    /// The limits it was built with.
+    pub fn limits(&self) -> Limits {
+        self.limits
+    }
+
+    /// What it runs on.
+    pub fn device_info(&self) -> DeviceInfo {
+        self.device.info()
+    }
+
+    /// The distinct kernels, in a fixed order; [`OpChoice::kernels`] indexes this list.
+    pub fn kernels(&self) -> &[KernelRef] {
+        &self.kernels.refs
+    }
+
+    /// The launches that a dispatch means for a step of this many rows, as records carry them.
+    pub fn choices(&self, dispatch: &Dispatch, rows: u32, logits_rows: u32) -> Vec<OpChoice> {
+        self.kernels.choices(dispatch, rows, logits_rows)
+    }
+
+    /// The policy's choices for a step of this shape.
+    pub fn dispatch(&self, shape: Shape) -> Dispatch {
+        policy::dispatch(self.mode, &self.model.config, shape)
+    }
+
+    /// A plan for these groups by the engine's own policy.
+    pub fn plan(&self, groups: Vec<Group>, observe: Observe) -> StepPlan {
+        let dispatch = self.dispatch(StepPlan::shape(&groups));
+        StepPlan { groups, dispatch, observe }
+    }
+
+    /// Takes a slot for a request.
+    ///
+    /// # Errors
+    /// [`Error::CacheFull`].
+    pub fn open(&mut self) -> Result<Slot> {
+        self.kv.open()
+    }
+
+    /// Ends a request and frees its pages.
+    ///
+    /// # Errors
+    /// [`Error::Plan`] if the slot is not open.
+    pub fn close(&mut self, slot: Slot) -> Result<()> {
+        self.kv.close(slot)
+    }
+
+    /// Forgets a request's positions from `len` on.
+    ///
+    /// # Errors
+    /// [`Error::Plan`] if the slot is not open or holds fewer positions.
+    pub fn truncate(&mut self, slot: Slot, len: u32) -> Result<()> {
+        self.kv.truncate(slot, len)
+    }
+
+    /// Positions that a request's slot holds.
+    ///
+    /// # Errors
+    /// [`Error::Plan`] if the slot is not open.
+    pub fn positions(&self, slot: Slot) -> Result<u32> {
+        self.kv.len(slot)
+    }
+
+    /// Runs one forward pass exactly as planned. When it fails, the cache holds what it held before.
+    ///
+    /// # Errors
+    /// [`Error::Plan`] and [`Error::Dispatch`] for a plan that cannot be run, [`Error::CacheFull`], [`Error::Device`].
+    pub fn step(&mut self, plan: &StepPlan) -> Result<StepOutput> {
+        plan.check(&self.kv, self.model.config.vocab_size, self.limits.max_rows)?;
+        let out = self.reserve(&plan.groups).and_then(|layout| self.run(layout, plan));
+        if out.is_err() {
+            for group in &plan.groups {
+                // Truncating to what was held cannot fail for a slot that was checked above.
+                let _ = self.kv.truncate(group.slot, group.start);
+            }
+        }
+        out
+    }
+
+    fn reserve(&mut self, groups: &[Group]) -> Result<Layout> {
+        for group in groups {
+            self.kv.extend(group.slot, group.start + group.tokens.len() as u32)?;
+        }
+        Layout::new(groups, &self.kv)
+    }
+}
+
+/// Pages for `requests` requests of up to `positions` positions each.
+pub fn pages_for(requests: u32, positions: u32) -> u32 {
+    requests * positions.div_ceil(PAGE)
+}
