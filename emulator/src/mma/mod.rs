@@ -7,6 +7,7 @@
 //!
 //! Source: `gpu-arithmetic` sections 2 and 3, `fast-exact-mma`, PTX ISA 9.7.14 (fragment layouts).
 
+mod fast;
 mod instruction;
 pub mod layout;
 mod specials;

@@ -1,5 +1,6 @@
 //! One warp-level matrix instruction on registers.
 
+use super::fast::{Call, Path};
 use super::instruction::{Instruction, Shape, Types};
 use super::layout::{LANES, Layout, Register, element};
 use super::{Operation, TFdpa};
@@ -17,6 +18,8 @@ pub struct WarpMma {
     layout: Layout,
     params: TFdpa,
     level: Level,
+    /// Absent where only the reference covers the instruction.
+    pub(super) fast: Option<Path>,
 }
 
 impl WarpMma {
@@ -27,7 +30,8 @@ impl WarpMma {
     pub fn new(profile: &Profile, shape: Shape, types: Types, level: Level) -> Result<Self, Error> {
         let instruction = Instruction::mma(shape, types);
         let Operation::TFdpa(params) = profile.mma(&instruction)?;
-        Ok(Self { layout: Layout::of(&instruction)?, params, level })
+        let layout = Layout::of(&instruction)?;
+        Ok(Self { layout, params, level, fast: Path::new(&params, &layout, level) })
     }
 
     /// The fragment layout, which knows how many registers each operand takes.
@@ -72,11 +76,17 @@ impl WarpMma {
         if let Err(error) = self.check_registers(a.len(), b.len(), c.len(), d.len()) {
             panic!("{error}");
         }
-        self.run_reference(a, b, c, d);
+        match self.fast {
+            Some(path) => path.run(&mut Call { params: &self.params, a, b, c, d }),
+            None => self.run_reference(a, b, c, d),
+        }
     }
 
-    /// The same by the integer reference, one output at a time.
-    fn run_reference(&self, a: &[&Register], b: &[&Register], c: &[&Register], d: &mut [Register]) {
+    /// The same by the integer reference, one output at a time: what the fast path is compared with.
+    ///
+    /// # Panics
+    /// As [`WarpMma::run`].
+    pub fn run_reference(&self, a: &[&Register], b: &[&Register], c: &[&Register], d: &mut [Register]) {
         let layout = &self.layout;
         let Shape { m, n, k } = layout.shape;
         let (m, n, k) = (m as usize, n as usize, k as usize);

@@ -1,0 +1,282 @@
+//! The lanes in two AVX2 registers: lanes 0 to 7 and 8 to 15.
+
+#![allow(unsafe_code)]
+
+use super::careful;
+use super::lanes::Lanes;
+use super::{Call, Kernel};
+use std::arch::x86_64::*;
+
+/// Proof that AVX2 and F16C are there.
+#[derive(Clone, Copy)]
+pub(super) struct Avx2(());
+
+/// Runs a kernel compiled for AVX2.
+///
+/// # Safety
+/// The machine has what [`crate::simd::Level::Avx2`] names.
+#[target_feature(enable = "avx2,fma,f16c,bmi1,bmi2,lzcnt")]
+pub(super) unsafe fn run<K: Kernel>(call: &mut Call<'_>) {
+    K::run(Avx2(()), call);
+}
+
+#[target_feature(enable = "avx2,fma,f16c,bmi1,bmi2,lzcnt")]
+#[inline(never)]
+fn careful_column(work: &mut careful::Work<'_>) {
+    careful::column(work);
+}
+
+/// Calls intrinsics that only need the instructions.
+macro_rules! op {
+    ($($call:tt)*) => {
+        // SAFETY: an `Avx2` exists only inside `run`, whose caller vouches for the instructions.
+        unsafe { $($call)* }
+    };
+}
+
+/// The same intrinsic on both registers.
+macro_rules! both {
+    ($f:ident ($a:expr, $b:expr)) => {
+        op!([$f($a[0], $b[0]), $f($a[1], $b[1])])
+    };
+}
+
+type V = [__m256i; 2];
+
+#[inline(always)]
+fn nonzero_select(zero: V, otherwise: V, sum: V) -> V {
+    // `zero` is all ones where the tested word is zero.
+    op!([_mm256_blendv_epi8(sum[0], otherwise[0], zero[0]), _mm256_blendv_epi8(sum[1], otherwise[1], zero[1])])
+}
+
+#[inline(always)]
+fn toward_zero(a: __m256i) -> __m256i {
+    op!({
+        let magnitude = _mm256_abs_epi32(a);
+        let nearest = _mm256_cvtepi32_ps(magnitude);
+        // To nearest is wrong only where it rounded up. Then the way back exceeds the magnitude, also where it wraps at 2^31, and one
+        // less in the bits is the float below. (-2^31 is its own magnitude here, and converts to itself.)
+        let back = _mm256_cvttps_epi32(nearest);
+        let wrong = _mm256_srai_epi32::<31>(_mm256_sub_epi32(magnitude, back));
+        let fixed = _mm256_add_epi32(_mm256_castps_si256(nearest), wrong);
+        _mm256_or_si256(fixed, _mm256_and_si256(a, _mm256_set1_epi32(i32::MIN)))
+    })
+}
+
+#[inline(always)]
+fn widen(a: __m256i) -> (__m256i, __m256i) {
+    op!({
+        // In each 128-bit lane: even halves first, then odd halves; then the even ones of both lanes side by side.
+        let order = _mm256_setr_epi8(
+            0, 1, 4, 5, 8, 9, 12, 13, 2, 3, 6, 7, 10, 11, 14, 15, 0, 1, 4, 5, 8, 9, 12, 13, 2, 3, 6, 7, 10, 11, 14, 15,
+        );
+        let sorted = _mm256_permute4x64_epi64::<0b11_01_10_00>(_mm256_shuffle_epi8(a, order));
+        (
+            _mm256_castps_si256(_mm256_cvtph_ps(_mm256_castsi256_si128(sorted))),
+            _mm256_castps_si256(_mm256_cvtph_ps(_mm256_extracti128_si256::<1>(sorted))),
+        )
+    })
+}
+
+/// Eight rows of four as four columns of eight.
+#[inline(always)]
+fn transpose_8x4(rows: [__m256i; 4]) -> [__m256i; 4] {
+    op!({
+        let [r0, r1, r2, r3] = rows;
+        let order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
+        let (a, b) = (_mm256_unpacklo_epi32(r0, r1), _mm256_unpacklo_epi32(r2, r3));
+        let (c, d) = (_mm256_unpackhi_epi32(r0, r1), _mm256_unpackhi_epi32(r2, r3));
+        [
+            _mm256_permutevar8x32_epi32(_mm256_unpacklo_epi64(a, b), order),
+            _mm256_permutevar8x32_epi32(_mm256_unpackhi_epi64(a, b), order),
+            _mm256_permutevar8x32_epi32(_mm256_unpacklo_epi64(c, d), order),
+            _mm256_permutevar8x32_epi32(_mm256_unpackhi_epi64(c, d), order),
+        ]
+    })
+}
+
+#[inline(always)]
+fn transpose_8x4_back(columns: [__m256i; 4]) -> [__m256i; 4] {
+    op!({
+        let order = _mm256_setr_epi32(0, 2, 4, 6, 1, 3, 5, 7);
+        let [c0, c1, c2, c3] = columns;
+        let c0 = _mm256_permutevar8x32_epi32(c0, order);
+        let c1 = _mm256_permutevar8x32_epi32(c1, order);
+        let c2 = _mm256_permutevar8x32_epi32(c2, order);
+        let c3 = _mm256_permutevar8x32_epi32(c3, order);
+        let (a, b) = (_mm256_unpacklo_epi32(c0, c1), _mm256_unpacklo_epi32(c2, c3));
+        let (c, d) = (_mm256_unpackhi_epi32(c0, c1), _mm256_unpackhi_epi32(c2, c3));
+        [
+            _mm256_unpacklo_epi64(a, b),
+            _mm256_unpackhi_epi64(a, b),
+            _mm256_unpacklo_epi64(c, d),
+            _mm256_unpackhi_epi64(c, d),
+        ]
+    })
+}
+
+impl Lanes for Avx2 {
+    type V = V;
+
+    #[inline(always)]
+    fn load(self, from: &[u32; 16]) -> V {
+        let pointer = from.as_ptr().cast::<__m256i>();
+        // SAFETY: as `op`; the reference covers the 64 bytes read, unaligned.
+        unsafe { [_mm256_loadu_si256(pointer), _mm256_loadu_si256(pointer.add(1))] }
+    }
+    #[inline(always)]
+    fn store(self, v: V, to: &mut [u32; 16]) {
+        let pointer = to.as_mut_ptr().cast::<__m256i>();
+        // SAFETY: as `op`; the reference covers the 64 bytes written, unaligned.
+        unsafe {
+            _mm256_storeu_si256(pointer, v[0]);
+            _mm256_storeu_si256(pointer.add(1), v[1]);
+        }
+    }
+    #[inline(always)]
+    fn splat(self, word: u32) -> V {
+        op!([_mm256_set1_epi32(word as i32); 2])
+    }
+    #[inline(always)]
+    fn add(self, a: V, b: V) -> V {
+        both!(_mm256_add_epi32(a, b))
+    }
+    #[inline(always)]
+    fn sub(self, a: V, b: V) -> V {
+        both!(_mm256_sub_epi32(a, b))
+    }
+    #[inline(always)]
+    fn and(self, a: V, b: V) -> V {
+        both!(_mm256_and_si256(a, b))
+    }
+    #[inline(always)]
+    fn or(self, a: V, b: V) -> V {
+        both!(_mm256_or_si256(a, b))
+    }
+    #[inline(always)]
+    fn overflow(self, p: V, c: V, t: V) -> V {
+        let (x, y) = (both!(_mm256_xor_si256(p, t)), both!(_mm256_xor_si256(c, t)));
+        both!(_mm256_and_si256(x, y))
+    }
+    #[inline(always)]
+    fn shl<const N: u32>(self, a: V) -> V {
+        op!({
+            let count = _mm_cvtsi32_si128(N as i32);
+            [_mm256_sll_epi32(a[0], count), _mm256_sll_epi32(a[1], count)]
+        })
+    }
+    #[inline(always)]
+    fn shr<const N: u32>(self, a: V) -> V {
+        op!({
+            let count = _mm_cvtsi32_si128(N as i32);
+            [_mm256_srl_epi32(a[0], count), _mm256_srl_epi32(a[1], count)]
+        })
+    }
+    #[inline(always)]
+    fn max(self, a: V, b: V) -> V {
+        both!(_mm256_max_epi32(a, b))
+    }
+    #[inline(always)]
+    fn min(self, a: V, b: V) -> V {
+        both!(_mm256_min_epi32(a, b))
+    }
+    #[inline(always)]
+    fn add_where_nonzero(self, test: V, otherwise: V, a: V, b: V) -> V {
+        let none = op!([_mm256_setzero_si256(); 2]);
+        let zero = both!(_mm256_cmpeq_epi32(test, none));
+        nonzero_select(zero, otherwise, self.add(a, b))
+    }
+    #[inline(always)]
+    fn shl_halves<const N: u32>(self, a: V) -> V {
+        op!({
+            let count = _mm_cvtsi32_si128(N as i32);
+            [_mm256_sll_epi16(a[0], count), _mm256_sll_epi16(a[1], count)]
+        })
+    }
+    #[inline(always)]
+    fn shr_halves<const N: u32>(self, a: V) -> V {
+        op!({
+            let count = _mm_cvtsi32_si128(N as i32);
+            [_mm256_srl_epi16(a[0], count), _mm256_srl_epi16(a[1], count)]
+        })
+    }
+    #[inline(always)]
+    fn max_halves(self, a: V, b: V) -> V {
+        both!(_mm256_max_epu16(a, b))
+    }
+    #[inline(always)]
+    fn add_where_nonzero_halves(self, test: V, otherwise: V, a: V, b: V) -> V {
+        let none = op!([_mm256_setzero_si256(); 2]);
+        let zero = both!(_mm256_cmpeq_epi16(test, none));
+        nonzero_select(zero, otherwise, both!(_mm256_add_epi16(a, b)))
+    }
+    #[inline(always)]
+    fn gt_unsigned(self, a: V, b: V) -> u16 {
+        let flip = self.splat(1 << 31);
+        let (a, b) = (both!(_mm256_xor_si256(a, flip)), both!(_mm256_xor_si256(b, flip)));
+        self.lt_signed(b, a)
+    }
+    #[inline(always)]
+    fn lt_signed(self, a: V, b: V) -> u16 {
+        let less = both!(_mm256_cmpgt_epi32(b, a));
+        self.signs(less)
+    }
+    #[inline(always)]
+    fn signs(self, a: V) -> u16 {
+        op!({
+            let low = _mm256_movemask_ps(_mm256_castsi256_ps(a[0]));
+            let high = _mm256_movemask_ps(_mm256_castsi256_ps(a[1]));
+            (low | high << 8) as u16
+        })
+    }
+    #[inline(always)]
+    fn mul(self, a: V, b: V) -> V {
+        op!([
+            _mm256_castps_si256(_mm256_mul_ps(_mm256_castsi256_ps(a[0]), _mm256_castsi256_ps(b[0]))),
+            _mm256_castps_si256(_mm256_mul_ps(_mm256_castsi256_ps(a[1]), _mm256_castsi256_ps(b[1]))),
+        ])
+    }
+    #[inline(always)]
+    fn truncate(self, a: V) -> V {
+        op!([_mm256_cvttps_epi32(_mm256_castsi256_ps(a[0])), _mm256_cvttps_epi32(_mm256_castsi256_ps(a[1]))])
+    }
+    #[inline(always)]
+    fn to_float_toward_zero(self, a: V) -> V {
+        [toward_zero(a[0]), toward_zero(a[1])]
+    }
+    #[cfg(test)]
+    fn to_float_nearest(self, a: V) -> V {
+        op!([_mm256_castps_si256(_mm256_cvtepi32_ps(a[0])), _mm256_castps_si256(_mm256_cvtepi32_ps(a[1]))])
+    }
+    #[inline(always)]
+    fn widen_f16(self, a: V) -> (V, V) {
+        let ((even0, odd0), (even1, odd1)) = (widen(a[0]), widen(a[1]));
+        ([even0, even1], [odd0, odd1])
+    }
+    #[inline(always)]
+    fn pack_pairs(self, a: V) -> V {
+        op!([
+            _mm256_or_si256(a[0], _mm256_srli_epi64::<16>(a[0])),
+            _mm256_or_si256(a[1], _mm256_srli_epi64::<16>(a[1])),
+        ])
+    }
+    #[inline(always)]
+    fn transpose(self, rows: [V; 4]) -> [V; 4] {
+        let [[a, b], [c, d], [e, f], [g, h]] = rows;
+        let [l0, l1, l2, l3] = transpose_8x4([a, b, c, d]);
+        let [h0, h1, h2, h3] = transpose_8x4([e, f, g, h]);
+        [[l0, h0], [l1, h1], [l2, h2], [l3, h3]]
+    }
+    #[inline(always)]
+    fn transpose_back(self, columns: [V; 4]) -> [V; 4] {
+        let [[l0, h0], [l1, h1], [l2, h2], [l3, h3]] = columns;
+        let [a, b, c, d] = transpose_8x4_back([l0, l1, l2, l3]);
+        let [e, f, g, h] = transpose_8x4_back([h0, h1, h2, h3]);
+        [[a, b], [c, d], [e, f], [g, h]]
+    }
+    #[inline(always)]
+    fn careful(self, work: &mut careful::Work<'_>) {
+        // SAFETY: as `op`.
+        unsafe { careful_column(work) }
+    }
+}

@@ -1,0 +1,196 @@
+//! The lanes in one AVX-512 register.
+
+#![allow(unsafe_code)]
+
+use super::careful;
+use super::lanes::Lanes;
+use super::{Call, Kernel};
+use std::arch::x86_64::*;
+
+/// Proof that AVX-512 F, BW, DQ and VL, AVX2 and F16C are there.
+#[derive(Clone, Copy)]
+pub(super) struct Avx512(());
+
+/// Runs a kernel compiled for AVX-512.
+///
+/// # Safety
+/// The machine has what [`crate::simd::Level::Avx512`] names.
+#[target_feature(enable = "avx512f,avx512bw,avx512cd,avx512dq,avx512vl,avx2,fma,f16c,bmi1,bmi2,lzcnt")]
+pub(super) unsafe fn run<K: Kernel>(call: &mut Call<'_>) {
+    K::run(Avx512(()), call);
+}
+
+#[target_feature(enable = "avx512f,avx512bw,avx512cd,avx512dq,avx512vl,avx2,fma,f16c,bmi1,bmi2,lzcnt")]
+#[inline(never)]
+fn careful_column(work: &mut careful::Work<'_>) {
+    careful::column(work);
+}
+
+/// Calls an intrinsic that only needs the instructions.
+macro_rules! op {
+    ($($call:tt)*) => {
+        // SAFETY: an `Avx512` exists only inside `run`, whose caller vouches for the instructions.
+        unsafe { $($call)* }
+    };
+}
+
+impl Lanes for Avx512 {
+    type V = __m512i;
+
+    #[inline(always)]
+    fn load(self, from: &[u32; 16]) -> __m512i {
+        // SAFETY: as `op`; the reference covers the 64 bytes read, unaligned.
+        unsafe { _mm512_loadu_si512(from.as_ptr().cast()) }
+    }
+    #[inline(always)]
+    fn store(self, v: __m512i, to: &mut [u32; 16]) {
+        // SAFETY: as `op`; the reference covers the 64 bytes written, unaligned.
+        unsafe { _mm512_storeu_si512(to.as_mut_ptr().cast(), v) }
+    }
+    #[inline(always)]
+    fn splat(self, word: u32) -> __m512i {
+        op!(_mm512_set1_epi32(word as i32))
+    }
+    #[inline(always)]
+    fn add(self, a: __m512i, b: __m512i) -> __m512i {
+        op!(_mm512_add_epi32(a, b))
+    }
+    #[inline(always)]
+    fn sub(self, a: __m512i, b: __m512i) -> __m512i {
+        op!(_mm512_sub_epi32(a, b))
+    }
+    #[inline(always)]
+    fn and(self, a: __m512i, b: __m512i) -> __m512i {
+        op!(_mm512_and_si512(a, b))
+    }
+    #[inline(always)]
+    fn or(self, a: __m512i, b: __m512i) -> __m512i {
+        op!(_mm512_or_si512(a, b))
+    }
+    #[inline(always)]
+    fn overflow(self, p: __m512i, c: __m512i, t: __m512i) -> __m512i {
+        // Truth table of (p ^ t) & (c ^ t) with the inputs in this order.
+        op!(_mm512_ternarylogic_epi32::<0x42>(p, c, t))
+    }
+    #[inline(always)]
+    fn shl<const N: u32>(self, a: __m512i) -> __m512i {
+        op!(_mm512_slli_epi32::<N>(a))
+    }
+    #[inline(always)]
+    fn shr<const N: u32>(self, a: __m512i) -> __m512i {
+        op!(_mm512_srli_epi32::<N>(a))
+    }
+    #[inline(always)]
+    fn max(self, a: __m512i, b: __m512i) -> __m512i {
+        op!(_mm512_max_epi32(a, b))
+    }
+    #[inline(always)]
+    fn min(self, a: __m512i, b: __m512i) -> __m512i {
+        op!(_mm512_min_epi32(a, b))
+    }
+    #[inline(always)]
+    fn add_where_nonzero(self, test: __m512i, otherwise: __m512i, a: __m512i, b: __m512i) -> __m512i {
+        op!(_mm512_mask_add_epi32(otherwise, _mm512_test_epi32_mask(test, test), a, b))
+    }
+    #[inline(always)]
+    fn shl_halves<const N: u32>(self, a: __m512i) -> __m512i {
+        op!(_mm512_slli_epi16::<N>(a))
+    }
+    #[inline(always)]
+    fn shr_halves<const N: u32>(self, a: __m512i) -> __m512i {
+        op!(_mm512_srli_epi16::<N>(a))
+    }
+    #[inline(always)]
+    fn max_halves(self, a: __m512i, b: __m512i) -> __m512i {
+        op!(_mm512_max_epu16(a, b))
+    }
+    #[inline(always)]
+    fn add_where_nonzero_halves(self, test: __m512i, otherwise: __m512i, a: __m512i, b: __m512i) -> __m512i {
+        op!(_mm512_mask_add_epi16(otherwise, _mm512_test_epi16_mask(test, test), a, b))
+    }
+    #[inline(always)]
+    fn gt_unsigned(self, a: __m512i, b: __m512i) -> u16 {
+        op!(_mm512_cmpgt_epu32_mask(a, b))
+    }
+    #[inline(always)]
+    fn lt_signed(self, a: __m512i, b: __m512i) -> u16 {
+        op!(_mm512_cmplt_epi32_mask(a, b))
+    }
+    #[inline(always)]
+    fn signs(self, a: __m512i) -> u16 {
+        op!(_mm512_movepi32_mask(a))
+    }
+    #[inline(always)]
+    fn mul(self, a: __m512i, b: __m512i) -> __m512i {
+        op!(_mm512_castps_si512(_mm512_mul_ps(_mm512_castsi512_ps(a), _mm512_castsi512_ps(b))))
+    }
+    #[inline(always)]
+    fn truncate(self, a: __m512i) -> __m512i {
+        op!(_mm512_cvttps_epi32(_mm512_castsi512_ps(a)))
+    }
+    #[inline(always)]
+    fn to_float_toward_zero(self, a: __m512i) -> __m512i {
+        op!(_mm512_castps_si512(_mm512_cvt_roundepi32_ps::<{ _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC }>(a)))
+    }
+    #[cfg(test)]
+    fn to_float_nearest(self, a: __m512i) -> __m512i {
+        op!(_mm512_castps_si512(_mm512_cvtepi32_ps(a)))
+    }
+    #[inline(always)]
+    fn widen_f16(self, a: __m512i) -> (__m512i, __m512i) {
+        op!({
+            // Even halves to the lower, odd halves to the upper 256 bits.
+            let index = _mm512_set_epi16(
+                31, 29, 27, 25, 23, 21, 19, 17, 15, 13, 11, 9, 7, 5, 3, 1, 30, 28, 26, 24, 22, 20, 18, 16, 14, 12, 10,
+                8, 6, 4, 2, 0,
+            );
+            let sorted = _mm512_permutexvar_epi16(index, a);
+            (
+                _mm512_castps_si512(_mm512_cvtph_ps(_mm512_castsi512_si256(sorted))),
+                _mm512_castps_si512(_mm512_cvtph_ps(_mm512_extracti64x4_epi64::<1>(sorted))),
+            )
+        })
+    }
+    #[inline(always)]
+    fn pack_pairs(self, a: __m512i) -> __m512i {
+        op!(_mm512_or_si512(a, _mm512_srli_epi64::<16>(a)))
+    }
+    #[inline(always)]
+    fn transpose(self, rows: [__m512i; 4]) -> [__m512i; 4] {
+        op!({
+            // Columns 0 and 1, then 2 and 3, of eight rows; then eight rows beside eight rows.
+            let first = _mm512_set_epi32(29, 25, 21, 17, 13, 9, 5, 1, 28, 24, 20, 16, 12, 8, 4, 0);
+            let second = _mm512_set_epi32(31, 27, 23, 19, 15, 11, 7, 3, 30, 26, 22, 18, 14, 10, 6, 2);
+            let [r0, r1, r2, r3] = rows;
+            let (x0, x1) = (_mm512_permutex2var_epi32(r0, first, r1), _mm512_permutex2var_epi32(r2, first, r3));
+            let (y0, y1) = (_mm512_permutex2var_epi32(r0, second, r1), _mm512_permutex2var_epi32(r2, second, r3));
+            [
+                _mm512_shuffle_i64x2::<0x44>(x0, x1),
+                _mm512_shuffle_i64x2::<0xee>(x0, x1),
+                _mm512_shuffle_i64x2::<0x44>(y0, y1),
+                _mm512_shuffle_i64x2::<0xee>(y0, y1),
+            ]
+        })
+    }
+    #[inline(always)]
+    fn transpose_back(self, columns: [__m512i; 4]) -> [__m512i; 4] {
+        op!({
+            let [c0, c1, c2, c3] = columns;
+            let (x0, x1) = (_mm512_shuffle_i64x2::<0x44>(c0, c1), _mm512_shuffle_i64x2::<0xee>(c0, c1));
+            let (y0, y1) = (_mm512_shuffle_i64x2::<0x44>(c2, c3), _mm512_shuffle_i64x2::<0xee>(c2, c3));
+            let low = _mm512_set_epi32(27, 19, 11, 3, 26, 18, 10, 2, 25, 17, 9, 1, 24, 16, 8, 0);
+            let high = _mm512_set_epi32(31, 23, 15, 7, 30, 22, 14, 6, 29, 21, 13, 5, 28, 20, 12, 4);
+            [
+                _mm512_permutex2var_epi32(x0, low, y0),
+                _mm512_permutex2var_epi32(x0, high, y0),
+                _mm512_permutex2var_epi32(x1, low, y1),
+                _mm512_permutex2var_epi32(x1, high, y1),
+            ]
+        })
+    }
+    #[inline(always)]
+    fn careful(self, work: &mut careful::Work<'_>) {
+        // SAFETY: as `op`.
+        unsafe { careful_column(work) }
+    }
+}

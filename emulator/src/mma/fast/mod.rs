@@ -1,0 +1,138 @@
+//! The fast path: one warp-level T-FDPA instruction with vectors, bit for bit.
+//!
+//! Covers f16, bf16 and TF32 operands with f32 accumulators, m16n8kK. Lanes are the 16 rows of the tile; a vector holds one k of A, and
+//! one element of B multiplies it. With `E` the alignment exponent of an output and `h = F - E`, a product costs four instructions:
+//!
+//! ```text
+//! p = a * b               f32 product, exact where it matters
+//! q = bits(p) + (h << 23) p * 2^h, by integer addition to the exponent field
+//! t = truncate(q)         float to i32 toward zero: the truncated term
+//! sum += t                exact in i32
+//! ```
+//!
+//! and the result is `sum` converted to f32 toward zero, times `2^-h`, both exact or truncating as the specification wants. No host
+//! rounding decides a bit, because of five facts (`fast-exact-mma`, sections 2 to 4):
+//!
+//! 1. **Exponents are exact.** Each operand becomes a 16-bit word `exponent + 639`, subnormals at the smallest exponent, a zero at 0 (zeros
+//!    excluded) or at -126 (sentinel). Sums of two words stay below 2^16, so one 32-bit addition serves two k at once; their maximum
+//!    over k, and over the accumulator, is `E` itself. A sum with a zero word stays below 1024, below every sum of nonzero operands.
+//! 2. **The window.** For `0 <= h <= 125` the integer addition cannot carry out of the exponent field: `|p| < 2^(E+2)`, so the field ends
+//!    at most at `128 + F`. A zero or subnormal `p` becomes less than 1/2, and truncates to 0 as it should: the unit `2^-h` is at least
+//!    `2^-125`.
+//! 3. **Products round only below the unit.** `p` is inexact only below `2^-126`, where the term truncates to 0 anyway.
+//! 4. **The end.** A conversion toward zero keeps the top 24 bits, and the power of two is exact: the result is 0 (as `+0`) or at least
+//!    `2^-125`, and `E <= F` excludes overflow.
+//! 5. **i32 suffices** for the products (`4 * terms * 2^F <= 2^31`, and truncated significands stay below 4). Adding the accumulator can
+//!    overflow if that bound is tight (16 terms, 25 bits); the sign test of signed addition finds it.
+//!
+//! Outputs outside the window, overflowed ones, and tiles with an infinity or NaN take the [`careful`] path: the same sum in f64, which
+//! holds every product and every scale exactly. An output without any nonzero term sits in no window, but stays here: its sum is 0.
+//!
+//! One text serves AVX-512, AVX2 and plain Rust ([`lanes::Lanes`]). Every level is compared bit for bit with
+//! [`TFdpa::dot`](super::TFdpa::dot), and deliberate mistakes in the steps above are shown to be noticed.
+
+#![allow(clippy::needless_range_loop)] // Index loops of constant length read like the lanes they are, and always unroll.
+#![allow(unsafe_code)] // Only to call a kernel compiled for instructions that were detected.
+
+#[cfg(target_arch = "x86_64")]
+mod avx2;
+#[cfg(target_arch = "x86_64")]
+mod avx512;
+mod careful;
+mod kernel;
+mod lanes;
+mod operand;
+mod portable;
+#[cfg(test)]
+mod tests;
+
+use super::layout::{Layout, Register};
+use super::{Conversion, TFdpa, Types};
+use crate::format::Elem;
+use crate::simd::Level;
+use kernel::{Dense, Hooks, Production};
+use operand::{Bf16, F16, Operand, Tf32};
+
+/// One instruction to execute.
+pub(super) struct Call<'a> {
+    pub params: &'a TFdpa,
+    pub a: &'a [&'a Register],
+    pub b: &'a [&'a Register],
+    pub c: &'a [&'a Register],
+    pub d: &'a mut [Register],
+}
+
+/// Something to compile for each set of vector instructions.
+trait Kernel {
+    fn run<S: lanes::Lanes>(lanes: S, call: &mut Call<'_>);
+}
+
+/// A compiled kernel. To call one, the machine must have the instructions it was compiled for.
+type Compiled = unsafe fn(&mut Call<'_>);
+
+/// A compiled kernel that this machine can run.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Path(Compiled);
+
+impl Path {
+    /// The fast path for these parameters on `level`, if there is one and the machine has the level.
+    pub(super) fn new(params: &TFdpa, layout: &Layout, level: Level) -> Option<Self> {
+        Self::with::<Production>(params, layout, level)
+    }
+
+    fn with<H: Hooks>(params: &TFdpa, layout: &Layout, level: Level) -> Option<Self> {
+        if level > Level::detect() {
+            return None;
+        }
+        compiled::<H>(params, layout, level).map(Self)
+    }
+
+    /// Executes `call`, which must have as many registers as the layout says.
+    #[inline]
+    pub(super) fn run(self, call: &mut Call<'_>) {
+        // SAFETY: `with` has seen that the machine has the level this was compiled for.
+        unsafe { self.0(call) }
+    }
+}
+
+fn compiled<H: Hooks>(params: &TFdpa, layout: &Layout, level: Level) -> Option<Compiled> {
+    let covered = params.conversion == Conversion::Rz32
+        && params.c == Elem::F32
+        && layout.matrices == 1
+        && (1..=25).contains(&params.fraction)
+        // Inside the window the floor must not matter, nor a user's floor leave the range of the careful path.
+        && params.floor.is_none_or(|floor| (-1000..=params.fraction - 125).contains(&floor));
+    if !covered {
+        return None;
+    }
+    let k = layout.shape.k as usize;
+    let blocks = k.div_ceil(params.max_terms);
+    if !k.is_multiple_of(blocks) || (k / blocks != params.max_terms && blocks != 1) {
+        return None;
+    }
+    let Types { a, .. } = layout.types;
+    match (a, k, blocks) {
+        (Elem::Bf16, 16, 1) => at::<Bf16, H, 8, 1>(level),
+        (Elem::Bf16, 16, 2) => at::<Bf16, H, 8, 2>(level),
+        (Elem::Bf16, 8, 1) => at::<Bf16, H, 4, 1>(level),
+        (Elem::F16, 16, 1) => at::<F16, H, 8, 1>(level),
+        (Elem::F16, 16, 2) => at::<F16, H, 8, 2>(level),
+        (Elem::F16, 8, 1) => at::<F16, H, 4, 1>(level),
+        (Elem::Tf32, 8, 1) => at::<Tf32, H, 4, 1>(level),
+        (Elem::Tf32, 8, 2) => at::<Tf32, H, 4, 2>(level),
+        (Elem::Tf32, 4, 1) => at::<Tf32, H, 2, 1>(level),
+        _ => None,
+    }
+}
+
+fn at<T: Operand, H: Hooks, const PAIRS: usize, const BLOCKS: usize>(level: Level) -> Option<Compiled> {
+    match level {
+        Level::Portable => Some(|call| Dense::<T, H, PAIRS, BLOCKS>::run(portable::Portable, call)),
+        #[cfg(target_arch = "x86_64")]
+        Level::Avx2 => Some(avx2::run::<Dense<T, H, PAIRS, BLOCKS>>),
+        #[cfg(target_arch = "x86_64")]
+        Level::Avx512 => Some(avx512::run::<Dense<T, H, PAIRS, BLOCKS>>),
+        #[cfg(not(target_arch = "x86_64"))]
+        _ => None,
+    }
+}

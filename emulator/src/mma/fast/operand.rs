@@ -1,0 +1,237 @@
+//! Operands taken apart: f32 values for the products, exponent words for the alignment.
+
+use super::lanes::Lanes;
+use crate::mma::layout::Register;
+
+/// Exponent word of a finite nonzero operand: `exponent + WORD_BIAS`. Zero operands have a word far below (see the module).
+pub(super) const WORD_BIAS: u32 = 127 + NONZERO;
+/// Added to the words of nonzero operands, so that any sum with a zero word is below any sum without.
+const NONZERO: u32 = 512;
+/// The word of exponent -126 in both halves: a zero operand under the sentinel policy.
+pub(super) const SENTINEL_WORDS: u32 = (NONZERO + 1) * 0x1_0001;
+
+/// A: rows are lanes. `2 * PAIRS` values by k, `PAIRS` words; the rest is unused.
+pub(super) struct A<V> {
+    /// f32 values of one k.
+    pub values: [V; 16],
+    /// Words of two neighbouring k, the lower in the low half.
+    pub words: [V; 8],
+}
+
+/// B in memory, for broadcasts; where an element sits says the operand type.
+#[repr(align(64))]
+pub(super) struct B {
+    pub values: [[u32; 16]; 8],
+    pub words: [[u32; 16]; 4],
+}
+
+impl B {
+    /// The f32 bits of `B[k, n]`.
+    #[inline(always)]
+    pub(super) fn value<T: Operand>(&self, k: usize, n: usize) -> u32 {
+        self.values.as_flattened()[T::value_offset(k) + 4 * n]
+    }
+
+    /// The words of `B[2 pair, n]` and `B[2 pair + 1, n]`.
+    #[inline(always)]
+    pub(super) fn words<T: Operand>(&self, pair: usize, n: usize) -> u32 {
+        self.words.as_flattened()[T::word_offset(pair) + 4 * n]
+    }
+}
+
+/// An element type of A and B.
+pub(super) trait Operand {
+    /// Words from this one on belong to infinities and NaNs.
+    const SPECIAL: u32;
+
+    /// Takes A apart. `zero` is the word of a zero in both halves.
+    fn a<S: Lanes, const PAIRS: usize>(s: S, registers: &[&Register], zero: S::V) -> A<S::V>;
+
+    /// Takes B apart; returns the largest words of every lane.
+    fn b<S: Lanes, const PAIRS: usize>(s: S, registers: &[&Register], zero: S::V, out: &mut B) -> S::V;
+
+    /// Where [`B::values`] holds `B[k, 0]`; columns are 4 apart.
+    fn value_offset(k: usize) -> usize;
+
+    /// Where [`B::words`] holds the words of pair 0's column 0; columns are 4 apart.
+    fn word_offset(pair: usize) -> usize;
+}
+
+/// Lanes 0 to 15 and 16 to 31 of a register.
+#[inline(always)]
+pub(super) fn halves<S: Lanes>(s: S, register: &Register) -> [S::V; 2] {
+    let (halves, _) = register.as_chunks::<16>();
+    [s.load(&halves[0]), s.load(&halves[1])]
+}
+
+/// The four columns of four lanes' registers: a fragment by (row, lane of a group).
+#[inline(always)]
+fn columns<S: Lanes>(s: S, upper: &Register, lower: &Register) -> [S::V; 4] {
+    let ([a, b], [c, d]) = (halves(s, upper), halves(s, lower));
+    s.transpose([a, b, c, d])
+}
+
+/// A 16-bit type, two to a word.
+trait Packed {
+    const SPECIAL: u32;
+    /// Low halves and high halves as f32.
+    fn widen<S: Lanes>(s: S, pairs: S::V) -> (S::V, S::V);
+    /// Exponent words of both halves.
+    fn words<S: Lanes>(s: S, pairs: S::V, zero: S::V) -> S::V;
+}
+
+/// Exponent words of IEEE-like halves whose exponent field is the top `16 - SHIFT` bits below the sign.
+#[inline(always)]
+fn words_of_halves<S: Lanes, const SHIFT: u32>(s: S, pairs: S::V, zero: S::V, bias: u32) -> S::V {
+    let magnitude = s.shl_halves::<1>(pairs);
+    let field = s.max_halves(s.shr_halves::<SHIFT>(magnitude), s.splat(0x1_0001));
+    s.add_where_nonzero_halves(magnitude, zero, field, s.splat(bias * 0x1_0001))
+}
+
+/// bfloat16.
+pub(super) struct Bf16;
+/// binary16.
+pub(super) struct F16;
+/// TF32.
+pub(super) struct Tf32;
+
+impl Packed for Bf16 {
+    const SPECIAL: u32 = NONZERO + 255;
+    #[inline(always)]
+    fn widen<S: Lanes>(s: S, pairs: S::V) -> (S::V, S::V) {
+        (s.shl::<16>(pairs), s.and(pairs, s.splat(0xffff_0000)))
+    }
+    #[inline(always)]
+    fn words<S: Lanes>(s: S, pairs: S::V, zero: S::V) -> S::V {
+        words_of_halves::<S, 8>(s, pairs, zero, NONZERO)
+    }
+}
+
+/// Bias of f32 less that of f16.
+const F16_REBIAS: u32 = 127 - 15;
+
+impl Packed for F16 {
+    const SPECIAL: u32 = NONZERO + F16_REBIAS + 31;
+    #[inline(always)]
+    fn widen<S: Lanes>(s: S, pairs: S::V) -> (S::V, S::V) {
+        s.widen_f16(pairs)
+    }
+    #[inline(always)]
+    fn words<S: Lanes>(s: S, pairs: S::V, zero: S::V) -> S::V {
+        words_of_halves::<S, 11>(s, pairs, zero, NONZERO + F16_REBIAS)
+    }
+}
+
+macro_rules! packed {
+    ($type:ty) => {
+        impl Operand for $type {
+            const SPECIAL: u32 = <Self as Packed>::SPECIAL;
+
+            #[inline(always)]
+            fn a<S: Lanes, const PAIRS: usize>(s: S, registers: &[&Register], zero: S::V) -> A<S::V> {
+                let mut out = A { values: [s.splat(0); 16], words: [s.splat(0); 8] };
+                for quarter in 0..PAIRS / 4 {
+                    let pairs = columns(s, registers[2 * quarter], registers[2 * quarter + 1]);
+                    for i in 0..4 {
+                        let pair = 4 * quarter + i;
+                        (out.values[2 * pair], out.values[2 * pair + 1]) = Self::widen(s, pairs[i]);
+                        out.words[pair] = Self::words(s, pairs[i], zero);
+                    }
+                }
+                out
+            }
+
+            #[inline(always)]
+            fn b<S: Lanes, const PAIRS: usize>(s: S, registers: &[&Register], zero: S::V, out: &mut B) -> S::V {
+                let mut largest = s.splat(0);
+                for r in 0..PAIRS / 4 {
+                    let loaded = halves(s, registers[r]);
+                    for i in 0..2 {
+                        let (even, odd) = Self::widen(s, loaded[i]);
+                        let words = Self::words(s, loaded[i], zero);
+                        s.store(even, &mut out.values[4 * r + i]);
+                        s.store(odd, &mut out.values[4 * r + 2 + i]);
+                        s.store(words, &mut out.words[2 * r + i]);
+                        largest = s.max_halves(largest, words);
+                    }
+                }
+                largest
+            }
+
+            #[inline(always)]
+            fn value_offset(k: usize) -> usize {
+                k / 8 * 64 + k % 2 * 32 + k % 8 / 2
+            }
+
+            #[inline(always)]
+            fn word_offset(pair: usize) -> usize {
+                pair / 4 * 32 + pair % 4
+            }
+        }
+    };
+}
+
+packed!(Bf16);
+packed!(F16);
+
+impl Tf32 {
+    /// Exponent word of each lane, in its low half.
+    #[inline(always)]
+    fn words<S: Lanes>(s: S, values: S::V, zero: S::V) -> S::V {
+        let magnitude = s.shl::<1>(values);
+        let field = s.max(s.shr::<24>(magnitude), s.splat(1));
+        s.add_where_nonzero(magnitude, s.shr::<16>(zero), field, s.splat(NONZERO))
+    }
+
+    #[inline(always)]
+    fn clear<S: Lanes>(s: S, values: S::V) -> S::V {
+        s.and(values, s.splat(!0x1fff))
+    }
+}
+
+impl Operand for Tf32 {
+    const SPECIAL: u32 = NONZERO + 255;
+
+    #[inline(always)]
+    fn a<S: Lanes, const PAIRS: usize>(s: S, registers: &[&Register], zero: S::V) -> A<S::V> {
+        let mut out = A { values: [s.splat(0); 16], words: [s.splat(0); 8] };
+        for quarter in 0..PAIRS / 2 {
+            let values = columns(s, registers[2 * quarter], registers[2 * quarter + 1]);
+            for i in 0..4 {
+                out.values[4 * quarter + i] = Self::clear(s, values[i]);
+            }
+            for i in 0..2 {
+                let at = 4 * quarter + 2 * i;
+                let (even, odd) = (Self::words(s, out.values[at], zero), Self::words(s, out.values[at + 1], zero));
+                out.words[2 * quarter + i] = s.or(even, s.shl::<16>(odd));
+            }
+        }
+        out
+    }
+
+    #[inline(always)]
+    fn b<S: Lanes, const PAIRS: usize>(s: S, registers: &[&Register], zero: S::V, out: &mut B) -> S::V {
+        let mut largest = s.splat(0);
+        for r in 0..PAIRS / 2 {
+            let loaded = halves(s, registers[r]);
+            for i in 0..2 {
+                let values = Self::clear(s, loaded[i]);
+                let words = Self::words(s, values, zero);
+                s.store(values, &mut out.values[2 * r + i]);
+                s.store(s.pack_pairs(words), &mut out.words[2 * r + i]);
+                largest = s.max_halves(largest, words);
+            }
+        }
+        largest
+    }
+
+    #[inline(always)]
+    fn value_offset(k: usize) -> usize {
+        k / 4 * 32 + k % 4
+    }
+
+    #[inline(always)]
+    fn word_offset(pair: usize) -> usize {
+        pair / 2 * 32 + pair % 2 * 2
+    }
+}
