@@ -39,7 +39,7 @@ pub struct Kernel {
     pub max_ntid: Option<[u32; 3]>,
     /// Virtual registers; a [`Reg`] indexes this table.
     pub regs: Vec<RegDecl>,
-    /// Statically sized shared arrays; [`Symbol::Shared`] indexes this table.
+    /// Statically sized shared arrays; [`Operand::Shared`] and [`Base::Shared`] index this table.
     pub shared: Vec<SharedVar>,
     /// Label names; a [`Label`] indexes this table.
     pub labels: Vec<String>,

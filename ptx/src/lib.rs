@@ -2,6 +2,7 @@
 
 pub mod ast;
 pub mod builder;
+mod lint;
 mod names;
 mod parse;
 mod print;
@@ -9,6 +10,7 @@ mod types;
 mod validate;
 mod visit;
 
+pub use lint::{APPROX_ALLOWED, AllowedApprox, Finding, LintOptions, Rule, Severity, lint, lint_with};
 pub use names::is_identifier;
 pub use parse::{Limits, MAX_NAME, ParseError, ParseErrorKind, parse, parse_with};
 pub use print::print;

@@ -30,16 +30,24 @@ pub const MAX_BLOCK_THREADS: u32 = 1024;
 /// # Errors
 /// The first defect, with the kernel and statement it is in.
 pub fn validate(module: &Module) -> Result<(), ValidateError> {
-    header(module).map_err(|defect| ValidateError { kernel: String::new(), stmt: None, pos: Pos::NONE, defect })?;
+    module_defects(module).into_iter().next().map_or(Ok(()), Err)?;
+    module.kernels.iter().try_for_each(kernel)
+}
+
+/// Defects of the module apart from those of single kernels.
+pub(crate) fn module_defects(module: &Module) -> Vec<ValidateError> {
+    let mut defects = Vec::new();
+    if let Err(defect) = header(module) {
+        defects.push(ValidateError { kernel: String::new(), stmt: None, pos: Pos::NONE, defect });
+    }
     let mut names = HashSet::new();
     for k in &module.kernels {
-        kernel(k)?;
         if !names.insert(&k.name) {
             let name = k.name.clone();
-            return Err(kernel_error(k, Defect::DuplicateName { name }));
+            defects.push(kernel_error(k, Defect::DuplicateName { name }));
         }
     }
-    Ok(())
+    defects
 }
 
 /// Checks one kernel by itself.
@@ -69,7 +77,6 @@ pub(crate) fn kernel(kernel: &Kernel) -> Result<(), ValidateError> {
 }
 
 /// Every defect of a kernel: of its declarations the first, of each statement the first.
-#[cfg_attr(not(test), allow(dead_code))]
 pub(crate) fn defects(kernel: &Kernel) -> Vec<ValidateError> {
     match declarations(kernel) {
         Err(defect) => vec![kernel_error(kernel, defect)],
