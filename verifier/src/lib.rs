@@ -1,1 +1,31 @@
-//! To be written.
+//! Replays logged inference to the last bit, says what differs first and what else would explain it, and reports.
+//!
+//! * [`verdict`]: what an audit can conclude, and how conclusions fold.
+//! * [`audit`](mod@audit): one record.
+//! * [`replay`]: the door to arithmetic.
+//! * [`walk`](mod@walk) and [`causes`]: replay pass by pass, and the search for what explains the bits.
+//! * [`result`]: the signed document `audit-result/v1`; [`explain`]: the same in words; [`report`]: the same as a page.
+//!
+//! A verdict needs a complete bundle and the model files: no GPU, no network, no clock. Whatever is not known fails closed.
+
+pub mod audit;
+pub mod bound;
+pub mod causes;
+pub mod checks;
+pub mod compare;
+pub mod error;
+pub mod explain;
+pub mod headline;
+pub mod ops;
+pub mod plan;
+pub mod ranges;
+pub mod replay;
+pub mod report;
+pub mod result;
+pub mod tables;
+pub mod tokens;
+pub mod verdict;
+pub mod walk;
+
+pub use error::Error;
+pub use verdict::{Level, Verdict};

@@ -1,0 +1,72 @@
+//! Another GPU generation, or quantised weights: one replay from the first step per supposition.
+
+use crate::error::Error;
+use crate::replay::{Machine, ReplayError, WeightChange};
+use crate::result::{Outcome, Trial};
+use crate::walk::{Context, Search, Walk};
+
+/// A machine that explains every logged bit.
+pub struct Explained {
+    /// The machine.
+    pub machine: Machine,
+    /// Its walk.
+    pub walk: Walk,
+}
+
+/// Tries one machine; a walk that stops at the first pass it does not explain is a contradiction.
+///
+/// Other splits are tried too, but only on passes after `first_difference`: a machine that gets further than the claim did has earned it.
+///
+/// # Errors
+/// [`Error`] when the replay fails; a profile that is not known is a trial that was not made.
+pub fn attempt(
+    context: &Context<'_>,
+    machine: Machine,
+    hypothesis: String,
+    first_difference: usize,
+) -> Result<(Trial, Option<Explained>), Error> {
+    let walk = match context.walk(&machine, Search::OnDifferenceFrom(first_difference + 1), true) {
+        Ok(walk) => walk,
+        Err(Error::Replay(ReplayError::Unknown { what })) => {
+            let detail = format!("{what} is not known here");
+            return Ok((Trial { hypothesis, outcome: Outcome::NotTried, detail }, None));
+        }
+        Err(e) => return Err(e),
+    };
+    Ok(match walk.first_unexplained() {
+        Some(pass) => {
+            let trial = Trial { hypothesis, outcome: Outcome::Contradicted, detail: failure(context, &walk, pass) };
+            (trial, None)
+        }
+        None => {
+            let detail = format!("all {} steps", walk.passes);
+            (Trial { hypothesis, outcome: Outcome::Explains, detail }, Some(Explained { machine, walk }))
+        }
+    })
+}
+
+/// Where a walk fails, in words.
+pub fn failure(context: &Context<'_>, walk: &Walk, pass: usize) -> String {
+    let differing = walk.findings.get(pass).map(|f| f.differing.as_slice()).unwrap_or_default();
+    let differences: Vec<_> = differing.iter().map(|(_, d)| d.clone()).collect();
+    let place = crate::compare::earliest(&differences).and_then(|d| d.point);
+    let rows = context.plan.items.get(pass).map_or(0, |i| i.rows.len());
+    match place {
+        Some(point) => format!("step {pass}: {point} differs, {} of {rows} rows", differing.len()),
+        None => format!("step {pass}: {} of {rows} rows differ", differing.len()),
+    }
+}
+
+/// The other profiles and schemes to try, with their hypotheses in words.
+pub fn suppositions(context: &Context<'_>, claimed: &str) -> Vec<(Machine, String)> {
+    let profiles = context.replayer.profiles().into_iter().filter(|p| p != claimed);
+    let profiles = profiles.map(|p| {
+        let hypothesis = format!("computed on {p}");
+        (Machine::declared(p), hypothesis)
+    });
+    let schemes = context.replayer.schemes().into_iter().map(|s| {
+        let hypothesis = format!("weights rounded to {s}");
+        (Machine { profile: claimed.to_owned(), weights: WeightChange::Quantised(s) }, hypothesis)
+    });
+    profiles.chain(schemes).collect()
+}

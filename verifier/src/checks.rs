@@ -1,0 +1,161 @@
+//! What can be checked of a record without replaying it.
+
+use crate::plan::declared_splits;
+use crate::replay::{Group, ReplayError, Replayer, StepInput};
+use crate::result::{ClaimKind, ClaimResult, IdentityField};
+use crate::verdict::Verdict;
+use record::{Record, inference::RecordRefusal};
+use std::collections::BTreeMap;
+
+/// The consistency of a record with itself, as the claims `schedule`, `commitments` and `outputs`.
+///
+/// A record that contradicts itself is refused, not accused: nothing in it can be relied on.
+pub fn consistency(record: &Record) -> [ClaimResult; 3] {
+    let refusal = record.check().err();
+    let broken = |claim| {
+        let of = refusal.as_ref().map(claim_of);
+        (of == Some(claim)).then(|| refusal.as_ref().map(ToString::to_string).unwrap_or_default())
+    };
+    let unread = refusal.is_some();
+    let result = |claim, holds: String| match broken(claim) {
+        Some(why) => ClaimResult::new(claim, Verdict::Error, why),
+        None if unread => {
+            ClaimResult::new(claim, Verdict::Inconclusive, "not concluded: the record contradicts itself elsewhere")
+        }
+        None => ClaimResult::holds(claim, holds),
+    };
+    let rows: usize = record.steps.iter().map(|s| s.leaves.len()).sum();
+    let mut schedule = result(
+        ClaimKind::Schedule,
+        format!(
+            "{} requests, {} steps, {rows} rows, every position once and in order",
+            record.requests.len(),
+            record.steps.len()
+        ),
+    );
+    if schedule.verdict == Verdict::Match
+        && let Some(why) = starts_elsewhere(record)
+    {
+        schedule = ClaimResult::new(ClaimKind::Schedule, Verdict::Inconclusive, why);
+    }
+    [
+        schedule,
+        result(
+            ClaimKind::Commitments,
+            format!("{rows} leaves, {} step roots and chain values recomputed", record.steps.len()),
+        ),
+        result(
+            ClaimKind::Outputs,
+            format!(
+                "{} tokens, lengths and finish reasons fit",
+                record.requests.iter().map(|r| r.output.len()).sum::<usize>()
+            ),
+        ),
+    ]
+}
+
+fn claim_of(refusal: &RecordRefusal) -> ClaimKind {
+    match refusal {
+        RecordRefusal::StepRoot { .. } | RecordRefusal::ChainBreak { .. } | RecordRefusal::ChainEnd => {
+            ClaimKind::Commitments
+        }
+        RecordRefusal::Output { .. } => ClaimKind::Outputs,
+        _ => ClaimKind::Schedule,
+    }
+}
+
+/// A request whose first rows are not in this record cannot be replayed from it alone.
+fn starts_elsewhere(record: &Record) -> Option<String> {
+    let mut first: BTreeMap<u32, u32> = BTreeMap::new();
+    for rows in record.steps.iter().flat_map(|s| &s.schedule.rows) {
+        first.entry(rows.request).or_insert(rows.start);
+    }
+    let (request, start) = first.into_iter().find(|(_, start)| *start != 0)?;
+    let id = &record.requests.get(request as usize)?.id;
+    Some(format!("request {id} begins at position {start}: its earlier positions are not in this record"))
+}
+
+/// The claim `completeness`: every `unspecified` fact caps the verdict.
+///
+/// # Errors
+/// [`record::Error`] when the record has no canonical form.
+pub fn completeness(record: &Record) -> Result<ClaimResult, record::Error> {
+    let missing = record.unspecified()?;
+    Ok(if missing.is_empty() {
+        ClaimResult::holds(ClaimKind::Completeness, "no field is unspecified")
+    } else {
+        let shown = missing.iter().take(8).map(String::as_str).collect::<Vec<_>>().join(", ");
+        let more = if missing.len() > 8 { format!(" and {} more", missing.len() - 8) } else { String::new() };
+        ClaimResult::new(ClaimKind::Completeness, Verdict::Inconclusive, format!("unspecified: {shown}{more}"))
+    })
+}
+
+/// The claim `identity`: whatever is declared must be at hand.
+pub fn identity(fields: &[IdentityField]) -> ClaimResult {
+    let wrong: Vec<String> = fields
+        .iter()
+        .filter(|f| !f.agrees)
+        .map(|f| match &f.found {
+            Some(found) => format!("{}: declared {}, at hand {found}", f.field, f.declared),
+            None => format!("{}: {} is not at hand", f.field, f.declared),
+        })
+        .collect();
+    if fields.is_empty() {
+        ClaimResult::new(ClaimKind::Identity, Verdict::Inconclusive, "nothing is declared")
+    } else if wrong.is_empty() {
+        ClaimResult::holds(ClaimKind::Identity, format!("{} declared facts are those at hand", fields.len()))
+    } else {
+        ClaimResult::new(ClaimKind::Identity, Verdict::Unverifiable, wrong.join("; "))
+    }
+}
+
+/// The claim `dispatch`: the logged splits are those that the declared policy chooses for the logged rows.
+///
+/// When they are not, but are those of the policy for more rows, the number is named.
+///
+/// # Errors
+/// [`ReplayError`] other than an unknown policy, which is part of the finding.
+pub fn dispatch(record: &Record, replayer: &dyn Replayer, extra_rows: u32) -> Result<ClaimResult, ReplayError> {
+    let policy = &record.stack.dispatch_policy;
+    for (index, step) in record.steps.iter().enumerate() {
+        let logged = declared_splits(record, index);
+        let groups = step.schedule.rows.iter().map(|r| Group {
+            request: r.request,
+            start: r.start,
+            tokens: vec![0; r.count as usize],
+            logits: r.logits,
+        });
+        let shape = StepInput { groups: groups.collect() }.shape();
+        let chosen = match replayer.policy(&shape) {
+            Ok(chosen) => chosen,
+            Err(ReplayError::Unknown { what }) => {
+                let detail = format!("{what} is not known here");
+                return Ok(ClaimResult::new(ClaimKind::Dispatch, Verdict::Unverifiable, detail));
+            }
+            Err(e) => return Err(e),
+        };
+        if chosen == logged {
+            continue;
+        }
+        let mut more = Vec::new();
+        for n in 1..=extra_rows {
+            if replayer.policy(&shape.with_extra_rows(n))? == logged {
+                more.push(n);
+            }
+        }
+        let more: crate::ranges::Ranges = more.into_iter().collect();
+        let hint = if more.is_empty() { String::new() } else { format!("; they are its choices for {more} more rows") };
+        let words = |s: &crate::replay::Splits| match s.words() {
+            all if all.is_empty() => "no split".to_owned(),
+            all => all.join(" "),
+        };
+        let detail = format!(
+            "step {index}: the log says {}, {policy} chooses {} for {} rows{hint}",
+            words(&logged),
+            words(&chosen),
+            shape.rows
+        );
+        return Ok(ClaimResult::new(ClaimKind::Dispatch, Verdict::Mismatch, detail));
+    }
+    Ok(ClaimResult::holds(ClaimKind::Dispatch, format!("the choices of {policy} in all {} steps", record.steps.len())))
+}

@@ -1,0 +1,95 @@
+//! One self-contained HTML page from signed results.
+//!
+//! The page is drawn from the signed JSON alone and carries its digest; it needs no script, no network and no font file, prints on
+//! A4 or Letter, and says in text whatever it also says in colour. Everything that comes from a document is escaped.
+
+mod bits;
+pub mod svg;
+mod view;
+
+pub use bits::value;
+
+use crate::error::Error;
+use crate::result::SignedResult;
+use crate::verdict::Verdict;
+use askama::Template;
+
+/// The page. See `templates/report.html`.
+#[derive(Template)]
+#[template(path = "report.html")]
+struct Page<'a> {
+    title: &'a str,
+    lede: String,
+    css: &'static str,
+    audits: Vec<view::Audit<'a>>,
+    tally: Vec<(Verdict, usize)>,
+    channels: Vec<view::Channels<'a>>,
+    limitations: Vec<&'a str>,
+    recheck: Vec<&'a str>,
+}
+
+/// Renders several audits side by side as one HTML document.
+///
+/// # Errors
+/// [`Error::Report`] when the template cannot be rendered, which would be a bug here.
+pub fn render(results: &[SignedResult], title: &str) -> Result<String, Error> {
+    let audits: Vec<_> = results.iter().enumerate().map(|(i, r)| view::Audit::new(i, r)).collect();
+    let records = || results.iter().flat_map(|r| &r.result.records);
+    let tally = Verdict::ALL
+        .into_iter()
+        .map(|v| {
+            let refused = results.iter().filter(|r| r.result.records.is_empty() && r.result.verdict == v).count();
+            (v, records().filter(|r| r.verdict == v).count() + refused)
+        })
+        .collect();
+    let tokens: u64 = records().map(|r| u64::from(r.size.tokens)).sum();
+    let rows: u64 = records().map(|r| u64::from(r.size.rows)).sum();
+    let lede = format!(
+        "{}: {}, {} of computation, {} of output, re-computed and compared bit for bit.",
+        count(results.len() as u64, "audited log"),
+        count(records().count() as u64, "record"),
+        count(rows, "row"),
+        count(tokens, "token"),
+    );
+    Page {
+        title,
+        lede,
+        css: include_str!("../../templates/report.css"),
+        tally,
+        channels: view::channels(results),
+        limitations: view::union(results.iter().map(|r| r.result.limitations.as_slice())),
+        recheck: view::union(results.iter().map(|r| r.result.recheck.as_slice())),
+        audits,
+    }
+    .render()
+    .map_err(|e| Error::Report { reason: e.to_string() })
+}
+
+fn count(n: u64, noun: &str) -> String {
+    if n == 1 { format!("1 {noun}") } else { format!("{} {noun}s", grouped(n)) }
+}
+
+/// Digits in groups of three.
+fn grouped(n: u64) -> String {
+    let digits = n.to_string();
+    let mut out = String::new();
+    for (i, c) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(c);
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_grouped() {
+        assert_eq!(grouped(1_234_567), "1,234,567");
+        assert_eq!(grouped(12), "12");
+        assert_eq!(count(1, "record"), "1 record");
+    }
+}
