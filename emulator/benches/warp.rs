@@ -3,6 +3,7 @@
 //! `cargo bench -p lastbit-emulator --bench warp`. A plain loop over the fastest of several rounds: enough for numbers of
 //! a few nanoseconds, and no framework to build.
 
+use emulator::mufu::{self, MufuTables};
 use emulator::scalar::lanes::{self, Warp};
 use emulator::simd::Level;
 use std::hint::black_box;
@@ -51,6 +52,11 @@ fn main() {
     measure("min.ftz", |l, a, b, _, o| lanes::min::<true>(l, a, b, o));
     measure("abs", |l, a, _, _, o| lanes::abs::<false>(l, a, o));
     measure("cvt bf16x2", |l, a, b, _, o| lanes::pack_bf16x2_rn(l, a, b, o));
+    let tables = MufuTables::g80();
+    measure("ex2.approx.ftz", |l, a, _, _, o| mufu::lanes::ex2(l, tables, a, o));
+    measure("rcp.approx.ftz", |l, a, _, _, o| mufu::lanes::rcp(l, tables, a, o));
+    measure("rsqrt.approx.ftz", |l, a, _, _, o| mufu::lanes::rsq(l, tables, a, o));
+    measure("lg2.approx.ftz", |l, a, _, _, o| mufu::lanes::lg2(l, tables, a, o));
     measure("setp.lt", |l, a, b, _, o| {
         o[0] = lanes::compare(l, emulator::scalar::Compare::Lt, false, a, b);
     });

@@ -56,4 +56,28 @@ pub enum Error {
         /// The cause.
         source: std::io::Error,
     },
+    /// A function of the special function unit that nobody has modelled.
+    #[error("MUFU.{function} has no model: a dump of {probe} from a real unit would settle it")]
+    UnsupportedMufu {
+        /// The function, in lower case.
+        function: &'static str,
+        /// The probe that is missing.
+        probe: &'static str,
+    },
+    /// A dump of the special function unit cannot be used.
+    #[error("MUFU dump {name}: {problem}")]
+    MufuDump {
+        /// Which dump.
+        name: String,
+        /// What is wrong, and what is expected.
+        problem: String,
+    },
+    /// A MUFU profile cannot be read.
+    #[error("MUFU profile, line {line}: {problem}")]
+    MufuText {
+        /// Line number, from 1.
+        line: usize,
+        /// What is wrong, and what is expected.
+        problem: String,
+    },
 }

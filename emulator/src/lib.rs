@@ -8,6 +8,7 @@ pub mod conformance;
 mod error;
 pub mod format;
 pub mod mma;
+pub mod mufu;
 pub mod profile;
 pub mod round;
 pub mod scalar;

@@ -79,6 +79,61 @@ impl Level {
     }
 }
 
+/// One register of a warp: a 32-bit pattern per lane.
+pub type Warp = [u32; 32];
+
+/// Defines a warp function: the loop of a lane function over 32 lanes, compiled for every level and chosen by the first
+/// argument. In square brackets: a further argument, the same for all lanes.
+macro_rules! warp_fn {
+    (
+        $(#[$doc:meta])*
+        $vis:vis fn $name:ident $(<const $flag:ident: bool>)? $([$context:ident: $type:ty])? ($($arg:ident),+)
+            = $lane:expr;
+    ) => {
+        $(#[$doc])*
+        #[allow(unsafe_code)]
+        $vis fn $name $(<const $flag: bool>)? (
+            level: $crate::simd::Level,
+            $($context: $type,)?
+            $($arg: &$crate::simd::Warp,)+
+            out: &mut $crate::simd::Warp,
+        ) {
+            #[inline(always)]
+            fn body $(<const $flag: bool>)? (
+                $($context: $type,)? $($arg: &$crate::simd::Warp,)+ out: &mut $crate::simd::Warp,
+            ) {
+                for lane in 0..32 {
+                    out[lane] = $lane($($arg[lane]),+);
+                }
+            }
+            #[cfg(target_arch = "x86_64")]
+            #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt")]
+            fn avx2 $(<const $flag: bool>)? (
+                $($context: $type,)? $($arg: &$crate::simd::Warp,)+ out: &mut $crate::simd::Warp,
+            ) {
+                body $(::<$flag>)? ($($context,)? $($arg,)+ out);
+            }
+            #[cfg(target_arch = "x86_64")]
+            #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,avx512f,avx512bw,avx512cd,avx512dq,avx512vl")]
+            fn avx512 $(<const $flag: bool>)? (
+                $($context: $type,)? $($arg: &$crate::simd::Warp,)+ out: &mut $crate::simd::Warp,
+            ) {
+                body $(::<$flag>)? ($($context,)? $($arg,)+ out);
+            }
+            match level {
+                // SAFETY: a `Level` above `Portable` exists only where the processor has its features.
+                #[cfg(target_arch = "x86_64")]
+                $crate::simd::Level::Avx512 => unsafe { avx512 $(::<$flag>)? ($($context,)? $($arg,)+ out) },
+                // SAFETY: as above.
+                #[cfg(target_arch = "x86_64")]
+                $crate::simd::Level::Avx2 => unsafe { avx2 $(::<$flag>)? ($($context,)? $($arg,)+ out) },
+                _ => body $(::<$flag>)? ($($context,)? $($arg,)+ out),
+            }
+        }
+    };
+}
+pub(crate) use warp_fn;
+
 #[cfg(test)]
 mod tests {
     use super::Level;

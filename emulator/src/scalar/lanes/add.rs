@@ -1,13 +1,13 @@
 //! `add.rn.f32` and `sub.rn.f32` of a warp.
 
-use super::{INF, MIN_NORMAL, NAN, SIGN, Warp, flush, round_join, shift_sticky, warp_fn};
+use super::{INF, MIN_NORMAL, NAN, SIGN, flush, round_join, shift_sticky, warp_fn};
 
 warp_fn! {
     /// `add.rn.f32`, or `add.rn.ftz.f32` with `FTZ`.
     ///
     /// # Bits
     /// [`scalar::add`](crate::scalar::add) in every lane.
-    fn add_rn<const FTZ: bool>(a, b) = lane::<FTZ>;
+    pub fn add_rn<const FTZ: bool>(a, b) = lane::<FTZ>;
 }
 
 warp_fn! {
@@ -15,7 +15,7 @@ warp_fn! {
     ///
     /// # Bits
     /// [`scalar::sub`](crate::scalar::sub) in every lane.
-    fn sub_rn<const FTZ: bool>(a, b) = |x, y: u32| lane::<FTZ>(x, y ^ SIGN);
+    pub fn sub_rn<const FTZ: bool>(a, b) = |x, y: u32| lane::<FTZ>(x, y ^ SIGN);
 }
 
 #[inline(always)]

@@ -1,14 +1,14 @@
 //! `fma.rn.f32` of a warp.
 
 use super::mul::split;
-use super::{INF, MIN_NORMAL, NAN, SIGN, Warp, flush, round_join, warp_fn};
+use super::{INF, MIN_NORMAL, NAN, SIGN, flush, round_join, warp_fn};
 
 warp_fn! {
     /// `fma.rn.f32`, or `fma.rn.ftz.f32` with `FTZ`.
     ///
     /// # Bits
     /// [`scalar::fma`](crate::scalar::fma) in every lane.
-    fn fma_rn<const FTZ: bool>(a, b, c) = lane::<FTZ>;
+    pub fn fma_rn<const FTZ: bool>(a, b, c) = lane::<FTZ>;
 }
 
 /// Exponent given to zeros: far below every other, so that the other term is aligned to.

@@ -8,7 +8,7 @@
 //! Equal to the functions of [`scalar`](super), bit-compared on boundary pairs and weighted random operands at every
 //! level. Operations that are not here are looped over their reference by the caller.
 
-use crate::simd::Level;
+use crate::simd::{Level, warp_fn};
 
 mod add;
 mod compare;
@@ -17,6 +17,7 @@ mod mul;
 mod pack;
 mod select;
 
+pub use crate::simd::Warp;
 pub use add::{add_rn, sub_rn};
 pub use compare::compare;
 pub use fma::fma_rn;
@@ -24,49 +25,10 @@ pub use mul::mul_rn;
 pub use pack::{pack_bf16x2_rn, widen_bf16_high, widen_bf16_low};
 pub use select::{abs, max, min, neg};
 
-/// One register of a warp: a 32-bit pattern per lane.
-pub type Warp = [u32; 32];
-
 const SIGN: u32 = 0x8000_0000;
 const INF: u32 = 0x7f80_0000;
 const NAN: u32 = 0x7fff_ffff;
 const MIN_NORMAL: u32 = 0x0080_0000;
-
-/// Defines a warp function: its loop over a lane function, compiled for every level and chosen by the first argument.
-macro_rules! warp_fn {
-    ($(#[$doc:meta])* fn $name:ident $(<const $flag:ident: bool>)? ($($arg:ident),+) = $lane:expr;) => {
-        $(#[$doc])*
-        #[allow(unsafe_code)]
-        pub fn $name $(<const $flag: bool>)? (level: $crate::simd::Level, $($arg: &Warp,)+ out: &mut Warp) {
-            #[inline(always)]
-            fn body $(<const $flag: bool>)? ($($arg: &Warp,)+ out: &mut Warp) {
-                for lane in 0..32 {
-                    out[lane] = $lane($($arg[lane]),+);
-                }
-            }
-            #[cfg(target_arch = "x86_64")]
-            #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt")]
-            fn avx2 $(<const $flag: bool>)? ($($arg: &Warp,)+ out: &mut Warp) {
-                body $(::<$flag>)? ($($arg,)+ out);
-            }
-            #[cfg(target_arch = "x86_64")]
-            #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,avx512f,avx512bw,avx512cd,avx512dq,avx512vl")]
-            fn avx512 $(<const $flag: bool>)? ($($arg: &Warp,)+ out: &mut Warp) {
-                body $(::<$flag>)? ($($arg,)+ out);
-            }
-            match level {
-                // SAFETY: a `Level` above `Portable` exists only where the processor has its features.
-                #[cfg(target_arch = "x86_64")]
-                $crate::simd::Level::Avx512 => unsafe { avx512 $(::<$flag>)? ($($arg,)+ out) },
-                // SAFETY: as above.
-                #[cfg(target_arch = "x86_64")]
-                $crate::simd::Level::Avx2 => unsafe { avx2 $(::<$flag>)? ($($arg,)+ out) },
-                _ => body $(::<$flag>)? ($($arg,)+ out),
-            }
-        }
-    };
-}
-use warp_fn;
 
 /// A subnormal magnitude becomes zero of its sign.
 #[inline(always)]

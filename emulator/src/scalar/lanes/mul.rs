@@ -1,13 +1,13 @@
 //! `mul.rn.f32` of a warp.
 
-use super::{INF, MIN_NORMAL, NAN, SIGN, Warp, flush, round_join, shift_sticky, warp_fn};
+use super::{INF, MIN_NORMAL, NAN, SIGN, flush, round_join, shift_sticky, warp_fn};
 
 warp_fn! {
     /// `mul.rn.f32`, or `mul.rn.ftz.f32` with `FTZ`.
     ///
     /// # Bits
     /// [`scalar::mul`](crate::scalar::mul) in every lane.
-    fn mul_rn<const FTZ: bool>(a, b) = lane::<FTZ>;
+    pub fn mul_rn<const FTZ: bool>(a, b) = lane::<FTZ>;
 }
 
 /// Biased exponent and 24-bit significand with its leading one at bit 23, also of subnormals.

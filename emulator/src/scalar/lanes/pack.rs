@@ -1,13 +1,13 @@
 //! Conversions between f32 and packed bf16 of a warp.
 
-use super::{INF, SIGN, Warp, warp_fn};
+use super::{INF, SIGN, warp_fn};
 
 warp_fn! {
     /// `cvt.rn.bf16x2.f32 out, high, low`.
     ///
     /// # Bits
     /// [`scalar::pack2`](crate::scalar::pack2) to bf16, to nearest even, in every lane.
-    fn pack_bf16x2_rn(high, low) = |x, y| bf16(x) << 16 | bf16(y);
+    pub fn pack_bf16x2_rn(high, low) = |x, y| bf16(x) << 16 | bf16(y);
 }
 
 warp_fn! {
@@ -15,7 +15,7 @@ warp_fn! {
     ///
     /// # Bits
     /// A move of bits, as kernels do it with `shl` and `and`: NaN payloads are kept.
-    fn widen_bf16_low(a) = |x| x << 16;
+    pub fn widen_bf16_low(a) = |x| x << 16;
 }
 
 warp_fn! {
@@ -23,7 +23,7 @@ warp_fn! {
     ///
     /// # Bits
     /// As [`widen_bf16_low`].
-    fn widen_bf16_high(a) = |x| x & 0xffff_0000;
+    pub fn widen_bf16_high(a) = |x| x & 0xffff_0000;
 }
 
 #[inline(always)]

@@ -1,13 +1,13 @@
 //! `min.f32`, `max.f32`, `abs.f32` and `neg.f32` of a warp.
 
-use super::{INF, NAN, SIGN, Warp, flush, warp_fn};
+use super::{INF, NAN, SIGN, flush, warp_fn};
 
 warp_fn! {
     /// `max.f32`, or `max.ftz.f32` with `FTZ`.
     ///
     /// # Bits
     /// [`scalar::max`](crate::scalar::max) without `.NaN` in every lane.
-    fn max<const FTZ: bool>(a, b) = |x, y| pick::<FTZ>(x, y, |p, q| p >= q);
+    pub fn max<const FTZ: bool>(a, b) = |x, y| pick::<FTZ>(x, y, |p, q| p >= q);
 }
 
 warp_fn! {
@@ -15,7 +15,7 @@ warp_fn! {
     ///
     /// # Bits
     /// [`scalar::min`](crate::scalar::min) without `.NaN` in every lane.
-    fn min<const FTZ: bool>(a, b) = |x, y| pick::<FTZ>(x, y, |p, q| p <= q);
+    pub fn min<const FTZ: bool>(a, b) = |x, y| pick::<FTZ>(x, y, |p, q| p <= q);
 }
 
 warp_fn! {
@@ -23,7 +23,7 @@ warp_fn! {
     ///
     /// # Bits
     /// [`scalar::abs`](crate::scalar::abs) in every lane.
-    fn abs<const FTZ: bool>(a) = |x| canonical(flush::<FTZ>(x) & !SIGN);
+    pub fn abs<const FTZ: bool>(a) = |x| canonical(flush::<FTZ>(x) & !SIGN);
 }
 
 warp_fn! {
@@ -31,7 +31,7 @@ warp_fn! {
     ///
     /// # Bits
     /// [`scalar::neg`](crate::scalar::neg) in every lane.
-    fn neg<const FTZ: bool>(a) = |x| canonical(flush::<FTZ>(x) ^ SIGN);
+    pub fn neg<const FTZ: bool>(a) = |x| canonical(flush::<FTZ>(x) ^ SIGN);
 }
 
 #[inline(always)]

@@ -1,0 +1,76 @@
+//! The functions of the unit by name, and which have a model.
+
+use crate::Error;
+
+/// A function of the special function unit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Function {
+    /// Reciprocal (`rcp.approx.ftz.f32`).
+    Rcp,
+    /// Reciprocal square root (`rsqrt.approx.ftz.f32`).
+    Rsq,
+    /// Base-2 exponential (`ex2.approx.ftz.f32`).
+    Ex2,
+    /// Base-2 logarithm (`lg2.approx.ftz.f32`).
+    Lg2,
+    /// Sine (`sin.approx.f32`). No model.
+    Sin,
+    /// Cosine (`cos.approx.f32`). No model.
+    Cos,
+    /// Square root (`sqrt.approx.f32`). No model.
+    Sqrt,
+    /// Hyperbolic tangent (`tanh.approx.f32`). No model.
+    Tanh,
+}
+
+impl Function {
+    /// The functions that have a model.
+    pub const MODELLED: [Self; 4] = [Self::Rcp, Self::Rsq, Self::Ex2, Self::Lg2];
+
+    /// All functions.
+    pub const ALL: [Self; 8] =
+        [Self::Rcp, Self::Rsq, Self::Ex2, Self::Lg2, Self::Sin, Self::Cos, Self::Sqrt, Self::Tanh];
+
+    /// The lower-case name used in files and messages.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Rcp => "rcp",
+            Self::Rsq => "rsq",
+            Self::Ex2 => "ex2",
+            Self::Lg2 => "lg2",
+            Self::Sin => "sin",
+            Self::Cos => "cos",
+            Self::Sqrt => "sqrt",
+            Self::Tanh => "tanh",
+        }
+    }
+
+    /// The function of this name, or `None`.
+    #[must_use]
+    pub fn by_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|function| function.name() == name)
+    }
+
+    /// Succeeds for a function that has a model.
+    ///
+    /// # Errors
+    /// [`Error::UnsupportedMufu`] names the probe of a real unit that would settle the others.
+    pub fn model(self) -> Result<(), Error> {
+        let probe = match self {
+            Self::Rcp | Self::Rsq | Self::Ex2 | Self::Lg2 => return Ok(()),
+            Self::Sin | Self::Cos => {
+                "every MUFU.SIN and MUFU.COS operand of [0, 1) in steps of one ulp, and how the argument is reduced"
+            }
+            Self::Sqrt => "every sqrt.approx.f32 operand of [1, 4), to tell x * RSQ(x) from a unit of its own",
+            Self::Tanh => "every tanh.approx.f32 operand of [2^-14, 16)",
+        };
+        Err(Error::UnsupportedMufu { function: self.name(), probe })
+    }
+}
+
+impl std::fmt::Display for Function {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name())
+    }
+}
