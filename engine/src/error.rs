@@ -201,4 +201,15 @@ pub enum Error {
     /// The caller that watches the steps failed.
     #[error("the operator failed after a step: {0}")]
     Observer(#[source] Box<dyn std::error::Error + Send + Sync>),
+    /// A record could not be written or understood.
+    #[error("record: {0}")]
+    Record(#[from] record::Error),
+    /// A record states decoding parameters that this engine does not compute.
+    #[error("record: decoding parameter `{parameter}` = {value} is not computed by this engine")]
+    UnknownDecode {
+        /// Name of the parameter.
+        parameter: &'static str,
+        /// Its value.
+        value: String,
+    },
 }

@@ -7,6 +7,7 @@ pub mod batch;
 pub mod config;
 pub mod device;
 pub mod error;
+pub mod journal;
 pub mod kernels;
 pub mod kv;
 pub mod model;

@@ -1,5 +1,7 @@
 //! Names of the operations of a forward pass: taps, evidence and explanations use exactly these.
 
+use crate::config::Config;
+
 /// An operation whose result can be looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Op {
@@ -79,6 +81,20 @@ impl Op {
             Op::MlpResidual => "mlp_residual",
             Op::FinalNorm => "final_norm",
             Op::LmHead => "lm_head",
+        }
+    }
+
+    /// Shape of one row's result, without padding: `(heads, head_dim)`, `(2, ffn)` for gate and up, otherwise `(width)`.
+    pub fn row_shape(self, config: &Config) -> Vec<u64> {
+        let heads = |n: u32| vec![u64::from(n), u64::from(config.head_dim)];
+        match self {
+            Op::Qkv => heads(config.q_heads + 2 * config.kv_heads),
+            Op::RopeQ | Op::Attention => heads(config.q_heads),
+            Op::K | Op::V => heads(config.kv_heads),
+            Op::GateUp => vec![2, config.ffn.into()],
+            Op::SiluMul => vec![config.ffn.into()],
+            Op::LmHead => vec![config.vocab_size.into()],
+            _ => vec![config.hidden.into()],
         }
     }
 

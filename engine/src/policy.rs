@@ -84,15 +84,15 @@ impl Dispatch {
     /// No split anywhere.
     pub const UNSPLIT: Dispatch = Dispatch { qkv: 1, o_proj: 1, gate_up: 1, down: 1, lm_head: 1, kv_splits: 1 };
 
-    /// The choices by name, in the order of execution: `split_k.<op>` and `kv_splits`.
+    /// The choices by operation, in the order of execution: K slices of the matrix products, KV ranges of `attention`.
     pub fn entries(&self) -> [(&'static str, u32); 6] {
         [
-            ("split_k.qkv", self.qkv),
-            ("kv_splits", self.kv_splits),
-            ("split_k.o_proj", self.o_proj),
-            ("split_k.gate_up", self.gate_up),
-            ("split_k.down", self.down),
-            ("split_k.lm_head", self.lm_head),
+            ("qkv", self.qkv),
+            ("attention", self.kv_splits),
+            ("o_proj", self.o_proj),
+            ("gate_up", self.gate_up),
+            ("down", self.down),
+            ("lm_head", self.lm_head),
         ]
     }
 
@@ -114,15 +114,34 @@ impl Dispatch {
             table.get(name).copied().ok_or_else(|| Error::Dispatch { detail: format!("`{name}` is not stated") })
         };
         let dispatch = Dispatch {
-            qkv: take("split_k.qkv")?,
-            o_proj: take("split_k.o_proj")?,
-            gate_up: take("split_k.gate_up")?,
-            down: take("split_k.down")?,
-            lm_head: take("split_k.lm_head")?,
-            kv_splits: take("kv_splits")?,
+            qkv: take("qkv")?,
+            o_proj: take("o_proj")?,
+            gate_up: take("gate_up")?,
+            down: take("down")?,
+            lm_head: take("lm_head")?,
+            kv_splits: take("attention")?,
         };
         dispatch.check()?;
         Ok(dispatch)
+    }
+
+    /// Changes the entry of one operation. Operations that are never split accept only 1.
+    ///
+    /// # Errors
+    /// [`Error::Dispatch`] for a split of an operation that this engine does not split.
+    pub fn set(&mut self, op: &str, splits: u32) -> Result<()> {
+        let entry = match op {
+            "qkv" => &mut self.qkv,
+            "attention" => &mut self.kv_splits,
+            "o_proj" => &mut self.o_proj,
+            "gate_up" => &mut self.gate_up,
+            "down" => &mut self.down,
+            "lm_head" => &mut self.lm_head,
+            _ if splits == 1 => return Ok(()),
+            _ => return Err(Error::Dispatch { detail: format!("`{op}` is never split here, {splits} are stated") }),
+        };
+        *entry = splits;
+        self.check()
     }
 
     /// Refuses values outside `1..=MAX_SPLITS`.
@@ -253,7 +272,7 @@ mod tests {
         for bad in [0, MAX_SPLITS + 1] {
             let mut entries = d.entries().to_vec();
             entries[2].1 = bad;
-            assert!(text(entries).contains("split_k.o_proj"));
+            assert!(text(entries).contains("o_proj"));
         }
         assert_eq!(Mode::from_policy("throughput/1"), Some(Mode::Throughput));
         assert_eq!(Mode::from_policy("throughput/2"), None);

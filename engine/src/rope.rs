@@ -6,9 +6,8 @@
 //! **Bits.** Powers, cosines and sines are the pinned pure-Rust `libm` in f64, rounded once to f32: the same on every host, and equal
 //! to the correctly rounded value except where f64 error straddles a rounding border. Records carry the table's digest.
 
-use sha2::{Digest, Sha256};
-
 use crate::config::Config;
+use crate::error::Result;
 
 /// Cosines and sines, f32 bits, `(max_positions, head_dim / 2)` each.
 pub struct Tables {
@@ -38,13 +37,14 @@ pub fn tables(config: &Config) -> Tables {
 }
 
 impl Tables {
-    /// SHA-256 of the cosines, then the sines, little-endian.
-    pub fn sha256(&self) -> [u8; 32] {
-        let mut hash = Sha256::new();
-        for word in self.cos.iter().chain(&self.sin) {
-            hash.update(word.to_le_bytes());
-        }
-        hash.finalize().into()
+    /// Tensor digest of both, shape `(2, max_positions, head_dim / 2)`: cosines, then sines.
+    ///
+    /// # Errors
+    /// None: the tables have that shape by construction.
+    pub fn digest(&self, config: &Config) -> Result<record::Digest> {
+        let both: Vec<u32> = self.cos.iter().chain(&self.sin).copied().collect();
+        let shape = [2, u64::from(config.max_positions), u64::from(config.head_dim / 2)];
+        Ok(record::TensorView::f32(&shape, &both).digest()?)
     }
 }
 

@@ -41,6 +41,19 @@ impl Tokenizer {
         Ok(encoding.get_ids().to_vec())
     }
 
+    /// The special ids that [`Tokenizer::encode`] puts before a text.
+    ///
+    /// # Errors
+    /// [`Error::Tokenizer`].
+    pub fn added_special(&self) -> Result<Vec<u32>> {
+        let plain = self.inner.encode("a", false).map_err(|e| refused(e.to_string()))?;
+        let with = self.encode("a")?;
+        match with.strip_suffix(plain.get_ids()) {
+            Some(before) => Ok(before.to_vec()),
+            None => Err(refused("the template adds ids after the text, which no record can state".into())),
+        }
+    }
+
     /// Text of `ids`, special tokens left out.
     ///
     /// # Errors

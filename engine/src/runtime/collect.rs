@@ -47,17 +47,19 @@ impl Collector {
 
     /// Columns of an operation's device array.
     fn shape(&self, op: Op) -> Columns {
-        let (c, p) = (&self.config, self.padded);
-        let heads = |parts| Columns { parts, true_width: c.head_dim, pad: p.head };
-        match op {
-            Op::Qkv => heads(c.q_heads + 2 * c.kv_heads),
-            Op::RopeQ | Op::Attention => heads(c.q_heads),
-            Op::K | Op::V => heads(c.kv_heads),
-            Op::GateUp => Columns { parts: 2, true_width: c.ffn, pad: p.ffn },
-            Op::SiluMul => Columns { parts: 1, true_width: c.ffn, pad: p.ffn },
-            Op::LmHead => Columns { parts: 1, true_width: c.vocab_size, pad: p.vocab },
-            _ => Columns { parts: 1, true_width: c.hidden, pad: p.hidden },
-        }
+        let p = self.padded;
+        let (parts, true_width) = match op.row_shape(&self.config)[..] {
+            [parts, width] => (parts as u32, width as u32),
+            [width] => (1, width as u32),
+            _ => (0, 0),
+        };
+        let pad = match op {
+            Op::Qkv | Op::RopeQ | Op::K | Op::V | Op::Attention => p.head,
+            Op::GateUp | Op::SiluMul => p.ffn,
+            Op::LmHead => p.vocab,
+            _ => p.hidden,
+        };
+        Columns { parts, true_width, pad }
     }
 
     /// Reads an operation's bf16 result, if it is wanted.

@@ -1,5 +1,7 @@
 //! The kernels of a model: built, registered, named.
 
+use std::sync::Arc;
+
 use sha2::{Digest, Sha256};
 
 use crate::config::Config;
@@ -65,6 +67,7 @@ fn tile(rows: u32) -> usize {
 }
 
 /// All kernels of a model on a device.
+#[derive(Clone, Debug)]
 pub(super) struct KernelSet {
     pub embed: Built<EmbedSpec>,
     pub norm: Built<RmsNormSpec>,
@@ -90,10 +93,30 @@ pub(super) struct KernelSet {
 pub struct OpChoice {
     /// Name of the launch: an operation's name, or `rope_store` (which gives `rope_q`, `k` and `v`), `gather`, `top2`.
     pub op: &'static str,
-    /// Kernels in launch order, as indices into [`Engine::kernels`](super::Engine::kernels).
+    /// Kernels in launch order, as indices into [`Launches::kernels`].
     pub kernels: Vec<usize>,
     /// Slices of K, or ranges of KV; 1 elsewhere.
     pub splits: u32,
+}
+
+/// Which kernels a dispatch means: the part of an engine that records are written and checked with.
+#[derive(Clone, Debug)]
+pub struct Launches(Arc<KernelSet>);
+
+impl Launches {
+    pub(super) fn new(set: Arc<KernelSet>) -> Self {
+        Self(set)
+    }
+
+    /// The distinct kernels, in a fixed order.
+    pub fn kernels(&self) -> &[KernelRef] {
+        &self.0.refs
+    }
+
+    /// The launches of a step, in order; those of a layer once. Without logits, those after the last layer are left out.
+    pub fn of(&self, dispatch: &Dispatch, rows: u32, logits_rows: u32) -> Vec<OpChoice> {
+        self.0.choices(dispatch, rows, logits_rows)
+    }
 }
 
 /// Registers texts once each.
@@ -153,8 +176,7 @@ impl KernelSet {
         })
     }
 
-    /// The launches of a step, in order; those of a layer once. Without logits, those after the last layer are left out.
-    pub fn choices(&self, d: &Dispatch, rows: u32, logits_rows: u32) -> Vec<OpChoice> {
+    fn choices(&self, d: &Dispatch, rows: u32, logits_rows: u32) -> Vec<OpChoice> {
         let one = |op, at| OpChoice { op, kernels: vec![at], splits: 1 };
         let gemm = |op, g: &Gemm, rows, splits| OpChoice { op, kernels: g.chosen(rows, splits), splits };
         let attention = match d.kv_splits {

@@ -8,7 +8,7 @@ mod layout;
 
 use std::sync::Arc;
 
-pub use kernels::{KernelRef, OpChoice};
+pub use kernels::{KernelRef, Launches, OpChoice};
 
 use self::buffers::{Resident, ScratchPool};
 use self::kernels::KernelSet;
@@ -44,7 +44,7 @@ pub struct Engine {
     device: Box<dyn Device>,
     mode: Mode,
     limits: Limits,
-    kernels: KernelSet,
+    kernels: Arc<KernelSet>,
     resident: Resident,
     scratch: ScratchPool,
     kv: KvTables,
@@ -59,7 +59,7 @@ impl Engine {
         if limits.slots == 0 || limits.pages == 0 || limits.max_rows == 0 {
             return Err(Error::Plan { detail: "an engine needs at least one slot, one page and one row".into() });
         }
-        let kernels = KernelSet::new(&model.config, device.as_mut())?;
+        let kernels = Arc::new(KernelSet::new(&model.config, device.as_mut())?);
         let resident = Resident::new(&model, limits.pages, device.as_mut())?;
         let kv = KvTables::new(limits.pages, limits.slots, model.config.max_positions);
         Ok(Self { model, device, mode, limits, kernels, resident, scratch: ScratchPool::default(), kv })
@@ -85,14 +85,9 @@ impl Engine {
         self.device.info()
     }
 
-    /// The distinct kernels, in a fixed order; [`OpChoice::kernels`] indexes this list.
-    pub fn kernels(&self) -> &[KernelRef] {
-        &self.kernels.refs
-    }
-
-    /// The launches that a dispatch means for a step of this many rows, as records carry them.
-    pub fn choices(&self, dispatch: &Dispatch, rows: u32, logits_rows: u32) -> Vec<OpChoice> {
-        self.kernels.choices(dispatch, rows, logits_rows)
+    /// Which kernels a dispatch means.
+    pub fn launches(&self) -> Launches {
+        Launches::new(self.kernels.clone())
     }
 
     /// The policy's choices for a step of this shape.

@@ -24,6 +24,10 @@ use crate::error::{Error, Result};
 pub const GREEDY: &str = "greedy-lowest-id/1";
 /// Identifier of seeded choice.
 pub const GUMBEL: &str = "gumbel-philox4x32-10/1";
+/// Identifier of what the counter of [`GUMBEL`] counts: the position that the chosen token will occupy.
+pub const COUNTER: &str = "next-position/1";
+/// Identifier of the tie rule of both.
+pub const TIE_RULE: &str = "lowest-id";
 /// Last word of the noise counter: `GUMB` in ASCII, so that other uses of a seed never meet this one.
 const COUNTER_TAG: u32 = u32::from_be_bytes(*b"GUMB");
 

@@ -1,0 +1,88 @@
+//! What ran, in a record's words.
+
+use record::inference as rec;
+use record::{Digest, F32Bits, Fact};
+
+use super::schedule::kernel_table;
+use crate::error::Result;
+use crate::kernels::PAGE;
+use crate::model::Model;
+use crate::rope;
+use crate::runtime::Engine;
+
+/// Name of this engine in records.
+pub const ENGINE_NAME: &str = "lastbit";
+/// Counts changes of any output bit of this engine.
+pub const NUMERICS_REVISION: u64 = 1;
+
+/// The model: its files by digest.
+pub fn model(model: &Model) -> rec::Model {
+    let digest = |sha256| Digest::from_bytes(sha256);
+    let file = |f: &crate::model::FileDigest| rec::FileDigest {
+        path: f.name.clone(),
+        size: f.bytes,
+        sha256: digest(f.sha256),
+    };
+    rec::Model {
+        name: model.name.clone(),
+        architecture: "LlamaForCausalLM".into(),
+        files: model.manifest.iter().map(file).collect(),
+        config: file_digest(model, "config.json"),
+        dtype_stored: model.weights.source_formats.join("+").to_lowercase(),
+        dtype_computed: "bf16".into(),
+        quantisation: Fact::Known(None),
+        adapters: Fact::Known(Vec::new()),
+    }
+}
+
+/// How text became ids.
+///
+/// # Errors
+/// [`Error::Tokenizer`](crate::Error::Tokenizer).
+pub fn text(model: &Model) -> Result<rec::Text> {
+    Ok(rec::Text {
+        tokenizer: Fact::Known(Some(file_digest(model, "tokenizer.json"))),
+        chat_template: Fact::Known(None),
+        added_special: Fact::Known(model.tokenizer.added_special()?),
+    })
+}
+
+/// Engine, device and kernels.
+///
+/// # Errors
+/// None in practice: a table that does not fill its shape.
+pub fn stack(engine: &Engine) -> Result<rec::Stack> {
+    let info = engine.device_info();
+    let emulated = info.kind == "emulated";
+    let config = &engine.model().config;
+    Ok(rec::Stack {
+        engine: rec::Engine {
+            name: ENGINE_NAME.into(),
+            version: env!("CARGO_PKG_VERSION").into(),
+            numerics_revision: NUMERICS_REVISION,
+            commit: Fact::Unspecified,
+            build: Fact::Unspecified,
+        },
+        device: rec::Device {
+            kind: if emulated { rec::DeviceKind::Emulated } else { rec::DeviceKind::Cuda },
+            profile: info.profile,
+            profile_digest: Fact::Known(Digest::of_file(info.description.as_bytes())),
+            gpu_model: if emulated { Fact::Known(None) } else { Fact::Unspecified },
+            driver: if emulated { Fact::Known(None) } else { Fact::Unspecified },
+        },
+        mode: engine.mode().name().into(),
+        dispatch_policy: engine.mode().policy().into(),
+        kernels: kernel_table(&engine.launches()),
+        kv: rec::KvCache { dtype: "bf16".into(), page_size: PAGE, layout: Fact::Known("position-order/1".into()) },
+        rope: Fact::Known(Some(rec::Rope {
+            table: rope::tables(config).digest(config)?,
+            theta: F32Bits::new(config.rope_theta as f32),
+        })),
+    })
+}
+
+fn file_digest(model: &Model, name: &str) -> Digest {
+    // A model cannot be loaded without these files.
+    let file = model.manifest.iter().find(|f| f.name == name);
+    file.map_or_else(|| Digest::of_file(&[]), |f| Digest::from_bytes(f.sha256))
+}

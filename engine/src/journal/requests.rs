@@ -1,0 +1,156 @@
+//! Requests and decoding parameters in a record's words, and back.
+
+use record::inference as rec;
+use record::{F32Bits, Fact, U64Text};
+
+use crate::batch::{self, Outcome};
+use crate::error::{Error, Result};
+use crate::sampler::{COUNTER, GREEDY, GUMBEL, SEED_DERIVATION, Sampling, Seeded, TIE_RULE};
+
+/// What a request is called and where its seed comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Asked {
+    /// Its id in the record.
+    pub id: String,
+    /// The client's nonce, lower-case hex.
+    pub nonce: Option<String>,
+    /// Rule that gave the seed: [`SEED_DERIVATION`], `client` or `operator`; not looked at for greedy choice.
+    pub seed_derivation: &'static str,
+}
+
+impl Asked {
+    /// A request whose seed, if any, follows [`SEED_DERIVATION`].
+    pub fn derived(id: impl Into<String>, nonce: impl Into<String>) -> Self {
+        Self { id: id.into(), nonce: Some(nonce.into()), seed_derivation: SEED_DERIVATION }
+    }
+}
+
+/// Decoding parameters of a request.
+pub fn decode(request: &batch::Request, seed_derivation: &str) -> rec::Decode {
+    let mut stop = request.stop.clone();
+    stop.sort_unstable();
+    stop.dedup();
+    let mut decode = rec::Decode::greedy(request.max_new_tokens, stop);
+    decode.tie_rule = TIE_RULE.into();
+    decode.sampler = request.sampling.algorithm().into();
+    if let Sampling::Seeded(s) = request.sampling {
+        decode.temperature = F32Bits::new(s.temperature);
+        decode.top_k = s.top_k.unwrap_or(0);
+        decode.top_p = F32Bits::new(s.top_p.unwrap_or(1.0));
+        decode.seed = Some(U64Text(s.seed));
+        decode.seed_derivation = Fact::Known(seed_derivation.into());
+        decode.counter = COUNTER.into();
+    }
+    decode
+}
+
+/// A request and what came of it.
+pub fn request(asked: &Asked, request: &batch::Request, outcome: &Outcome) -> rec::Request {
+    rec::Request {
+        id: asked.id.clone(),
+        nonce: asked.nonce.clone(),
+        prompt: request.prompt.clone(),
+        decode: decode(request, asked.seed_derivation),
+        output: outcome.output.clone(),
+        finish: match outcome.finish {
+            batch::Finish::Stop => rec::Finish::Stop,
+            batch::Finish::Length => rec::Finish::Length,
+        },
+        logprobs: None,
+    }
+}
+
+/// How a record's tokens were chosen. Parameters that this engine does not compute must have their neutral value.
+///
+/// # Errors
+/// [`Error::UnknownDecode`] naming the parameter, [`Error::Sampling`] for values out of range.
+pub fn sampling(decode: &rec::Decode) -> Result<Sampling> {
+    let unknown = |parameter, value: String| Err(Error::UnknownDecode { parameter, value });
+    let neutral = rec::Decode::greedy(decode.max_new_tokens, Vec::new());
+    let floats = [
+        ("min_p", decode.min_p, neutral.min_p),
+        ("repetition_penalty", decode.repetition_penalty, neutral.repetition_penalty),
+        ("presence_penalty", decode.presence_penalty, neutral.presence_penalty),
+        ("frequency_penalty", decode.frequency_penalty, neutral.frequency_penalty),
+    ];
+    if let Some((parameter, value, _)) = floats.iter().find(|(_, value, off)| value != off) {
+        return unknown(parameter, f32::from_bits(value.0).to_string());
+    }
+    if !decode.logit_bias.is_empty() {
+        return unknown("logit_bias", format!("{} entries", decode.logit_bias.len()));
+    }
+    if let Some(grammar) = decode.grammar {
+        return unknown("grammar", grammar.to_string());
+    }
+    if !decode.stop_strings.is_empty() {
+        return unknown("stop_strings", format!("{:?}", decode.stop_strings));
+    }
+    if decode.tie_rule != TIE_RULE {
+        return unknown("tie_rule", decode.tie_rule.clone());
+    }
+    let sampling = match (decode.sampler.as_str(), decode.seed) {
+        (GREEDY, None) => Sampling::Greedy,
+        (GUMBEL, Some(seed)) if decode.counter == COUNTER => Sampling::Seeded(Seeded {
+            temperature: f32::from_bits(decode.temperature.0),
+            top_k: (decode.top_k != 0).then_some(decode.top_k),
+            top_p: (decode.top_p != neutral.top_p).then_some(f32::from_bits(decode.top_p.0)),
+            seed: seed.0,
+        }),
+        (GUMBEL, Some(_)) => return unknown("counter", decode.counter.clone()),
+        (GREEDY | GUMBEL, seed) => return unknown("seed", format!("{:?}", seed.map(|s| s.0))),
+        (other, _) => return unknown("sampler", other.to_owned()),
+    };
+    sampling.check()?;
+    Ok(sampling)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn seeded(top_k: Option<u32>, top_p: Option<f32>) -> batch::Request {
+        batch::Request {
+            prompt: vec![1],
+            max_new_tokens: 3,
+            sampling: Sampling::Seeded(Seeded { temperature: 0.7, top_k, top_p, seed: u64::MAX }),
+            stop: vec![9, 2, 9],
+        }
+    }
+
+    #[test]
+    fn parameters_survive_the_way_there_and_back() {
+        for (k, p) in [(None, None), (Some(5), None), (None, Some(0.9)), (Some(1), Some(0.5))] {
+            let r = seeded(k, p);
+            let d = decode(&r, SEED_DERIVATION);
+            assert_eq!(d.stop_ids, [2, 9]);
+            assert_eq!(sampling(&d).unwrap(), r.sampling);
+        }
+        let mut greedy = seeded(None, None);
+        greedy.sampling = Sampling::Greedy;
+        assert_eq!(sampling(&decode(&greedy, "none")).unwrap(), Sampling::Greedy);
+    }
+
+    #[test]
+    fn what_is_not_computed_is_named() {
+        type Edit = fn(&mut rec::Decode);
+        let cases: [(&str, Edit); 9] = [
+            ("min_p", |d| d.min_p = F32Bits::new(0.1)),
+            ("repetition_penalty", |d| d.repetition_penalty = F32Bits::new(1.1)),
+            ("logit_bias", |d| d.logit_bias = vec![(1, F32Bits::new(1.0))]),
+            ("stop_strings", |d| d.stop_strings = vec!["x".into()]),
+            ("tie_rule", |d| d.tie_rule = "highest-id".into()),
+            ("counter", |d| d.counter = "row/1".into()),
+            ("seed", |d| d.seed = None),
+            ("sampler", |d| d.sampler = "inverse-cdf/1".into()),
+            ("grammar", |d| d.grammar = Some(record::Digest::of_file(b"x"))),
+        ];
+        for (name, edit) in cases {
+            let mut d = decode(&seeded(None, None), SEED_DERIVATION);
+            edit(&mut d);
+            assert!(matches!(sampling(&d), Err(Error::UnknownDecode { parameter, .. }) if parameter == name), "{name}");
+        }
+        let mut cold = decode(&seeded(None, None), SEED_DERIVATION);
+        cold.temperature = F32Bits::new(0.0);
+        assert!(matches!(sampling(&cold), Err(Error::Sampling { parameter: "temperature", .. })));
+    }
+}

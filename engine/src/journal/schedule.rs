@@ -1,0 +1,73 @@
+//! Schedules and kernels in a record's words, and back.
+
+use record::Digest;
+use record::inference as rec;
+
+use crate::error::{Error, Result};
+use crate::policy::Dispatch;
+use crate::runtime::{Launches, OpChoice};
+
+/// The kernel table of an engine.
+pub fn kernel_table(launches: &Launches) -> Vec<rec::Kernel> {
+    let kernel =
+        |k: &crate::runtime::KernelRef| rec::Kernel { name: k.name.clone(), ptx_sha256: Digest::from_bytes(k.sha256) };
+    launches.kernels().iter().map(kernel).collect()
+}
+
+/// The schedule of a step of these rows under a dispatch.
+pub fn schedule(launches: &Launches, rows: Vec<rec::Rows>, dispatch: &Dispatch) -> rec::Schedule {
+    let (count, logits) = counts(&rows);
+    let op = |c: OpChoice| rec::OpDispatch {
+        op: c.op.into(),
+        kernels: c.kernels.iter().map(|k| *k as u32).collect(),
+        splits: c.splits,
+    };
+    rec::Schedule {
+        padded_rows: u64::from(count),
+        execution: rec::Execution::Eager,
+        dispatch: rec::Dispatch { ops: launches.of(dispatch, count, logits).into_iter().map(op).collect() },
+        rows,
+    }
+}
+
+/// The dispatch that a record's step states, if this engine can execute exactly that: the same operations in the same order, by the same
+/// kernel texts. `kernels` is the record's kernel table.
+///
+/// # Errors
+/// [`Error::Dispatch`] naming the first operation or kernel that this engine does not have; never a substitute.
+pub fn dispatch(launches: &Launches, kernels: &[rec::Kernel], schedule: &rec::Schedule) -> Result<Dispatch> {
+    let refuse = |detail: String| Err(Error::Dispatch { detail });
+    let (count, logits) = counts(&schedule.rows);
+    if schedule.padded_rows != u64::from(count) {
+        return refuse(format!("the step was padded to {} rows; this engine does not pad", schedule.padded_rows));
+    }
+    let ops = &schedule.dispatch.ops;
+    let mut found = Dispatch::UNSPLIT;
+    for op in ops {
+        found.set(&op.op, op.splits)?;
+    }
+    let expected = launches.of(&found, count, logits);
+    if expected.len() != ops.len() {
+        return refuse(format!("the step states {} launches, this engine makes {}", ops.len(), expected.len()));
+    }
+    for (op, own) in ops.iter().zip(&expected) {
+        if op.op != own.op || op.kernels.len() != own.kernels.len() {
+            return refuse(format!("where the step states `{}`, this engine runs `{}`", op.op, own.op));
+        }
+        for (stated, own_kernel) in op.kernels.iter().zip(&own.kernels) {
+            let own_kernel = &launches.kernels()[*own_kernel];
+            let stated = kernels.get(*stated as usize);
+            if stated.map(|k| *k.ptx_sha256.as_bytes()) != Some(own_kernel.sha256) {
+                let name =
+                    stated.map_or_else(|| "an unlisted kernel".into(), |k| format!("{} {}", k.name, k.ptx_sha256));
+                return refuse(format!("`{}` ran {name}, which this engine does not have", op.op));
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// Rows, and rows with logits.
+fn counts(rows: &[rec::Rows]) -> (u32, u32) {
+    rows.iter().fold((0, 0), |(n, l), r| (n.saturating_add(r.count), l.saturating_add(r.logits)))
+}
