@@ -6,6 +6,7 @@
 
 pub mod conformance;
 mod error;
+pub mod exec;
 pub mod format;
 pub mod mma;
 pub mod mufu;

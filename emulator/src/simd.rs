@@ -4,6 +4,10 @@
 //! ([`Level::Portable`]), for AVX2 and for AVX-512. The bits never depend on the level (each function is bit-compared
 //! with its scalar reference on every level the machine has); only the speed does.
 
+mod task;
+
+pub(crate) use task::Task;
+
 /// The vector instructions a warp function is compiled for.
 ///
 /// A value is a proof that this machine has the instructions: outside this crate `Avx2` and `Avx512` come only from

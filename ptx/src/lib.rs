@@ -13,7 +13,7 @@ mod visit;
 pub use lint::{APPROX_ALLOWED, AllowedApprox, Finding, LintOptions, Rule, Severity, lint, lint_with};
 pub use names::is_identifier;
 pub use parse::{Limits, MAX_NAME, ParseError, ParseErrorKind, parse, parse_with};
-pub use print::print;
+pub use print::{print, print_inst};
 pub use validate::{
     Defect, MAX_BLOCK_THREADS, MAX_PARAM_BYTES, MAX_SHARED_BYTES, MmaForm, ValidateError, param_offsets,
     shared_offsets, validate, validate_kernel,

@@ -18,6 +18,18 @@ pub fn print(module: &Module) -> String {
     Text(module).to_string()
 }
 
+/// The text of one instruction of `kernel`, guard included, as it stands in [`print`]'s output: for messages.
+#[must_use]
+pub fn print_inst(kernel: &Kernel, inst: &Inst) -> String {
+    struct One<'k>(&'k Kernel, &'k Inst);
+    impl fmt::Display for One<'_> {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            Printer { kernel: self.0, f }.inst(self.1)
+        }
+    }
+    One(kernel, inst).to_string().trim().to_owned()
+}
+
 struct Text<'m>(&'m Module);
 
 impl fmt::Display for Text<'_> {

@@ -1,0 +1,517 @@
+//! The interpreter's own instruction form: operands resolved to slots, types resolved to operations.
+//!
+//! Every source is a slot, immediates and special registers included: they live in slots of their own that are filled
+//! once per block. An instruction is a few bytes; whatever is long (fragment lists) is in a table of the program.
+
+use ptx::ast::{AtomOp, Cmp, FloatOp, FloatUnary, IntOp, IntUnary, ShflMode, VoteMode};
+
+use crate::mma::{Shape, Types};
+use crate::scalar::{Compare, Int, Mods};
+
+/// Index into one of the register files.
+pub(super) type Slot = u16;
+
+/// The predicate slot that is always true; `Decoded::guard` of an unguarded instruction.
+pub(super) const TRUE: Slot = 0;
+/// The predicate slot that is always false.
+pub(super) const FALSE: Slot = 1;
+
+/// An instruction with its guard.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Decoded {
+    /// Predicate slot.
+    pub guard: Slot,
+    /// Execute where the predicate is false.
+    pub negate: bool,
+    pub inst: Inst,
+}
+
+/// An integer type as a way to extend its bits to a wider slot. 64-bit types are their own extension.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ext {
+    U8,
+    S8,
+    U16,
+    S16,
+    U32,
+    S32,
+    Whole,
+}
+
+impl Ext {
+    pub fn signed(self) -> bool {
+        matches!(self, Ext::S8 | Ext::S16 | Ext::S32)
+    }
+}
+
+/// A register of either file, with its declared width.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Any {
+    B16(Slot),
+    B32(Slot),
+    B64(Slot),
+}
+
+/// A shared-memory address.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct SharedAddr {
+    pub base: Any,
+    pub offset: u32,
+}
+
+/// A global-memory address.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct GlobalAddr {
+    pub base: Slot,
+    pub offset: i64,
+}
+
+/// What a memory instruction moves per lane.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Moved {
+    /// Bytes of one element: 1, 2, 4 or 8.
+    pub element: u8,
+    /// Elements: 1, 2 or 4.
+    pub count: u8,
+    /// Sign-extend elements into wider registers.
+    pub signed: bool,
+    /// First of `count` entries in the program's register lists.
+    pub list: u32,
+}
+
+/// Where a load or store goes.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Place {
+    Global(GlobalAddr),
+    Shared(SharedAddr),
+}
+
+/// Modifiers of a two-operand float instruction.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct FloatMods {
+    pub mods: Mods,
+    /// The `.NaN` form of min and max.
+    pub nan: bool,
+}
+
+/// A conversion with a float on at least one side.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Cvt {
+    /// To an integral value of the same format.
+    Integral16,
+    Integral32,
+    Integral64,
+    /// `.sat` or `.ftz` alone.
+    F32ToF32,
+    F16ToF32,
+    F16ToF64,
+    F32ToF64,
+    F32ToF16,
+    F64ToF16,
+    F64ToF32,
+    F32ToBf16,
+    F32ToTf32,
+    F16ToInt(Int),
+    F32ToInt(Int),
+    F64ToInt(Int),
+    IntToF16(Int),
+    IntToF32(Int),
+    IntToF64(Int),
+}
+
+/// A matrix instruction and its fragments.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Mma {
+    pub shape: Shape,
+    pub types: Types,
+    /// Registers of D, A, B and C; the rest of the arrays is unused.
+    pub counts: [u8; 4],
+    pub d: [Slot; 4],
+    pub a: [Slot; 4],
+    pub b: [Slot; 4],
+    pub c: [Slot; 4],
+}
+
+/// One operation. `d` is the destination; sources follow in PTX order.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Inst {
+    Bra {
+        target: u32,
+        reconverge: u32,
+        uniform: bool,
+    },
+    Exit,
+    Bar {
+        id: u32,
+    },
+    WarpSync {
+        mask: Slot,
+    },
+
+    Mov32 {
+        d: Slot,
+        a: Slot,
+    },
+    Mov64 {
+        d: Slot,
+        a: Slot,
+    },
+    MovPred {
+        d: Slot,
+        a: Slot,
+    },
+    /// `d = lo | hi << 16`.
+    Pack16 {
+        d: Slot,
+        lo: Slot,
+        hi: Slot,
+    },
+    /// `d = lo | hi << 32`.
+    Pack32 {
+        d: Slot,
+        lo: Slot,
+        hi: Slot,
+    },
+    Pack16x4 {
+        d: Slot,
+        a: [Slot; 4],
+    },
+    Unpack16 {
+        lo: Slot,
+        hi: Slot,
+        a: Slot,
+    },
+    Unpack32 {
+        lo: Slot,
+        hi: Slot,
+        a: Slot,
+    },
+    Unpack16x4 {
+        d: [Slot; 4],
+        a: Slot,
+    },
+
+    Int32 {
+        op: IntOp,
+        signed: bool,
+        d: Slot,
+        a: Slot,
+        b: Slot,
+    },
+    Int16 {
+        op: IntOp,
+        signed: bool,
+        d: Slot,
+        a: Slot,
+        b: Slot,
+    },
+    Int64 {
+        op: IntOp,
+        signed: bool,
+        d: Slot,
+        a: Slot,
+        b: Slot,
+    },
+    /// `shl`, `shr` of 64 bits; the count has 32.
+    Shift64 {
+        op: IntOp,
+        signed: bool,
+        d: Slot,
+        a: Slot,
+        b: Slot,
+    },
+    /// 16 x 16 -> 32.
+    Wide16 {
+        signed: bool,
+        d: Slot,
+        a: Slot,
+        b: Slot,
+    },
+    /// 32 x 32 -> 64.
+    Wide32 {
+        signed: bool,
+        d: Slot,
+        a: Slot,
+        b: Slot,
+    },
+    Mad16 {
+        d: Slot,
+        a: Slot,
+        b: Slot,
+        c: Slot,
+    },
+    Mad32 {
+        d: Slot,
+        a: Slot,
+        b: Slot,
+        c: Slot,
+    },
+    Mad64 {
+        d: Slot,
+        a: Slot,
+        b: Slot,
+        c: Slot,
+    },
+    MadWide16 {
+        signed: bool,
+        d: Slot,
+        a: Slot,
+        b: Slot,
+        c: Slot,
+    },
+    MadWide32 {
+        signed: bool,
+        d: Slot,
+        a: Slot,
+        b: Slot,
+        c: Slot,
+    },
+    Unary32 {
+        op: IntUnary,
+        d: Slot,
+        a: Slot,
+    },
+    Unary16 {
+        op: IntUnary,
+        d: Slot,
+        a: Slot,
+    },
+    Unary64 {
+        op: IntUnary,
+        d: Slot,
+        a: Slot,
+    },
+    /// `clz.b64` when `leading`, else `popc.b64`; the result has 32 bits.
+    Count64 {
+        leading: bool,
+        d: Slot,
+        a: Slot,
+    },
+    /// `and`, `or`, `xor` of predicates.
+    PredOp {
+        op: IntOp,
+        d: Slot,
+        a: Slot,
+        b: Slot,
+    },
+    PredNot {
+        d: Slot,
+        a: Slot,
+    },
+    Setp32 {
+        cmp: Cmp,
+        signed: bool,
+        d: Slot,
+        a: Slot,
+        b: Slot,
+    },
+    Setp16 {
+        cmp: Cmp,
+        signed: bool,
+        d: Slot,
+        a: Slot,
+        b: Slot,
+    },
+    Setp64 {
+        cmp: Cmp,
+        signed: bool,
+        d: Slot,
+        a: Slot,
+        b: Slot,
+    },
+    Selp32 {
+        d: Slot,
+        a: Slot,
+        b: Slot,
+        p: Slot,
+    },
+    Selp64 {
+        d: Slot,
+        a: Slot,
+        b: Slot,
+        p: Slot,
+    },
+    /// Integer conversion: the low bits `from`, extended, cut to `to`, extended to the register.
+    Cvt {
+        d: Any,
+        a: Any,
+        from: Ext,
+        to: Ext,
+    },
+    Prmt {
+        d: Slot,
+        a: Slot,
+        b: Slot,
+        sel: Slot,
+    },
+    Bfe32 {
+        signed: bool,
+        d: Slot,
+        a: Slot,
+        pos: Slot,
+        len: Slot,
+    },
+    Bfe64 {
+        signed: bool,
+        d: Slot,
+        a: Slot,
+        pos: Slot,
+        len: Slot,
+    },
+
+    /// `.rn` add, sub, mul, and min, max: the vector forms.
+    F32 {
+        op: FloatOp,
+        ftz: bool,
+        d: Slot,
+        a: Slot,
+        b: Slot,
+    },
+    F32Slow {
+        op: FloatOp,
+        mods: FloatMods,
+        d: Slot,
+        a: Slot,
+        b: Slot,
+    },
+    F64 {
+        op: FloatOp,
+        mods: FloatMods,
+        d: Slot,
+        a: Slot,
+        b: Slot,
+    },
+    Fma32 {
+        ftz: bool,
+        d: Slot,
+        a: Slot,
+        b: Slot,
+        c: Slot,
+    },
+    Fma32Slow {
+        mods: Mods,
+        d: Slot,
+        a: Slot,
+        b: Slot,
+        c: Slot,
+    },
+    Fma64 {
+        mods: Mods,
+        d: Slot,
+        a: Slot,
+        b: Slot,
+        c: Slot,
+    },
+    F32Unary {
+        op: FloatUnary,
+        mods: Mods,
+        d: Slot,
+        a: Slot,
+    },
+    F64Unary {
+        op: FloatUnary,
+        mods: Mods,
+        d: Slot,
+        a: Slot,
+    },
+    SetpF32 {
+        cmp: Compare,
+        ftz: bool,
+        d: Slot,
+        a: Slot,
+        b: Slot,
+    },
+    SetpF64 {
+        cmp: Compare,
+        d: Slot,
+        a: Slot,
+        b: Slot,
+    },
+    /// `cvt.rn.bf16x2.f32`.
+    PackBf16 {
+        d: Slot,
+        hi: Slot,
+        lo: Slot,
+    },
+    Pack16Slow {
+        bf16: bool,
+        mods: Mods,
+        d: Slot,
+        hi: Slot,
+        lo: Slot,
+    },
+    CvtFloat {
+        cvt: Cvt,
+        mods: Mods,
+        d: Any,
+        a: Any,
+    },
+    /// Index into the program's matrix instructions.
+    Mma {
+        index: u32,
+    },
+
+    Shfl {
+        mode: ShflMode,
+        d: Slot,
+        p: Option<Slot>,
+        a: Slot,
+        b: Slot,
+        c: Slot,
+        mask: Slot,
+    },
+    Vote {
+        mode: VoteMode,
+        negate: bool,
+        d: Slot,
+        p: Slot,
+        mask: Slot,
+    },
+
+    LdParam {
+        offset: u32,
+        moved: Moved,
+    },
+    Ld {
+        place: Place,
+        moved: Moved,
+    },
+    St {
+        place: Place,
+        moved: Moved,
+    },
+    /// `count` 8x8 matrices into the registers at `list`.
+    LdMatrix {
+        trans: bool,
+        count: u8,
+        list: u32,
+        addr: SharedAddr,
+    },
+    CpAsync {
+        bytes: u8,
+        dst: SharedAddr,
+        src: GlobalAddr,
+        src_size: Option<Slot>,
+    },
+    CpAsyncCommit,
+    /// All groups but the latest `n` (`u32::MAX` never stands for a count: `None` waits for everything).
+    CpAsyncWait {
+        n: Option<u32>,
+    },
+    Atom32 {
+        op: AtomOp,
+        signed: bool,
+        place: Place,
+        d: Slot,
+        a: Slot,
+        b: Slot,
+    },
+    Atom64 {
+        op: AtomOp,
+        signed: bool,
+        place: Place,
+        d: Slot,
+        a: Slot,
+        b: Slot,
+    },
+}

@@ -1,0 +1,173 @@
+//! Floating-point instructions over a warp: which functions of `crate::scalar` they call.
+//!
+//! No arithmetic is done here. The frequent forms go to `crate::scalar::lanes`, the others to the scalar reference, one
+//! active lane at a time.
+
+use ptx::ast::{FloatOp, FloatUnary};
+
+use super::super::inst::{Any, Cvt, FloatMods, Inst};
+use super::super::lanes::{V32, V64, lanes_in};
+use super::super::warp::Registers;
+use crate::scalar::lanes as warp;
+use crate::scalar::{self, Bf16, F16, F32, F64, Ieee, Mods};
+use crate::simd::Level;
+
+/// Chooses the `.ftz` form of a warp function.
+macro_rules! ftz {
+    ($ftz:expr, $name:ident($($arg:expr),+)) => {
+        if $ftz { warp::$name::<true>($($arg),+) } else { warp::$name::<false>($($arg),+) }
+    };
+}
+
+/// `.rn` add, sub, mul, and min, max.
+#[inline(always)]
+pub(super) fn f32(level: Level, op: FloatOp, ftz: bool, a: &V32, b: &V32) -> V32 {
+    let mut out = V32::ZERO;
+    let (a, b, d) = (&a.0, &b.0, &mut out.0);
+    match op {
+        FloatOp::Add => ftz!(ftz, add_rn(level, a, b, d)),
+        FloatOp::Sub => ftz!(ftz, sub_rn(level, a, b, d)),
+        FloatOp::Mul => ftz!(ftz, mul_rn(level, a, b, d)),
+        FloatOp::Min => ftz!(ftz, min(level, a, b, d)),
+        FloatOp::Max => ftz!(ftz, max(level, a, b, d)),
+        FloatOp::Div => {
+            // The decoder gives division to the scalar form; this is that form, whatever the mask.
+            let mods = if ftz { Mods::RN_FTZ } else { Mods::RN };
+            for lane in lanes_in(u32::MAX) {
+                d[lane] = scalar::div::<F32>(a[lane], b[lane], mods);
+            }
+        }
+    }
+    out
+}
+
+/// `fma.rn.f32`.
+#[inline(always)]
+pub(super) fn fma32(level: Level, ftz: bool, a: &V32, b: &V32, c: &V32) -> V32 {
+    let mut out = V32::ZERO;
+    ftz!(ftz, fma_rn(level, &a.0, &b.0, &c.0, &mut out.0));
+    out
+}
+
+/// `neg`, `abs`, `rcp`, `sqrt` of f32.
+#[inline(always)]
+pub(super) fn f32_unary(level: Level, op: FloatUnary, mods: Mods, a: &V32, mask: u32) -> V32 {
+    let mut out = V32::ZERO;
+    match op {
+        FloatUnary::Neg => ftz!(mods.ftz, neg(level, &a.0, &mut out.0)),
+        FloatUnary::Abs => ftz!(mods.ftz, abs(level, &a.0, &mut out.0)),
+        FloatUnary::Rcp => each(mask, |lane| out.0[lane] = scalar::rcp::<F32>(a.0[lane], mods)),
+        FloatUnary::Sqrt => each(mask, |lane| out.0[lane] = scalar::sqrt::<F32>(a.0[lane], mods)),
+    }
+    out
+}
+
+/// The forms that have no vector code, by their reference.
+#[inline(never)]
+pub(super) fn one_by_one(inst: Inst, regs: &mut Registers, mask: u32) {
+    match inst {
+        Inst::F32Slow { op, mods, d, a, b } => {
+            let (a, b) = (regs.b32[a as usize], regs.b32[b as usize]);
+            let d = &mut regs.b32[d as usize];
+            each(mask, |lane| d.0[lane] = binary::<F32>(op, mods, a.0[lane], b.0[lane]));
+        }
+        Inst::F64 { op, mods, d, a, b } => {
+            let (a, b) = (regs.b64[a as usize], regs.b64[b as usize]);
+            let d = &mut regs.b64[d as usize];
+            each(mask, |lane| d.0[lane] = binary::<F64>(op, mods, a.0[lane], b.0[lane]));
+        }
+        Inst::Fma32Slow { mods, d, a, b, c } => {
+            let [a, b, c] = [a, b, c].map(|s| regs.b32[s as usize]);
+            let d = &mut regs.b32[d as usize];
+            each(mask, |lane| d.0[lane] = scalar::fma::<F32>(a.0[lane], b.0[lane], c.0[lane], mods));
+        }
+        Inst::Fma64 { mods, d, a, b, c } => {
+            let [a, b, c] = [a, b, c].map(|s| regs.b64[s as usize]);
+            let d = &mut regs.b64[d as usize];
+            each(mask, |lane| d.0[lane] = scalar::fma::<F64>(a.0[lane], b.0[lane], c.0[lane], mods));
+        }
+        Inst::F64Unary { op, mods, d, a } => {
+            let a = regs.b64[a as usize];
+            let d = &mut regs.b64[d as usize];
+            each(mask, |lane| {
+                d.0[lane] = match op {
+                    FloatUnary::Neg => scalar::neg::<F64>(a.0[lane], false),
+                    FloatUnary::Abs => scalar::abs::<F64>(a.0[lane], false),
+                    FloatUnary::Rcp => scalar::rcp::<F64>(a.0[lane], mods),
+                    FloatUnary::Sqrt => scalar::sqrt::<F64>(a.0[lane], mods),
+                }
+            });
+        }
+        Inst::SetpF64 { cmp, d, a, b } => {
+            let (a, b) = (&regs.b64[a as usize], &regs.b64[b as usize]);
+            let mut holds = 0;
+            each(mask, |lane| holds |= u32::from(scalar::compare::<F64>(cmp, a.0[lane], b.0[lane], false)) << lane);
+            regs.set_pred(d, holds, mask);
+        }
+        Inst::Pack16Slow { bf16, mods, d, hi, lo } => {
+            let (hi, lo) = (regs.b32[hi as usize], regs.b32[lo as usize]);
+            let d = &mut regs.b32[d as usize];
+            let pack = if bf16 { scalar::pack2::<Bf16> } else { scalar::pack2::<F16> };
+            each(mask, |lane| d.0[lane] = pack(hi.0[lane], lo.0[lane], mods));
+        }
+        Inst::CvtFloat { cvt, mods, d, a } => {
+            let a = match a {
+                Any::B64(a) => regs.b64[a as usize],
+                Any::B16(a) | Any::B32(a) => super::int::widen(&regs.b32[a as usize], false),
+            };
+            let mut out = V64::ZERO;
+            each(mask, |lane| out.0[lane] = convert(cvt, mods, a.0[lane]));
+            match d {
+                Any::B64(d) => regs.set64(d, &out, mask),
+                Any::B32(d) => regs.set32(d, &super::int::low(&out), mask),
+                Any::B16(d) => regs.set32(d, &super::map(&super::int::low(&out), |v| v & 0xffff), mask),
+            }
+        }
+        _ => {}
+    }
+}
+
+#[inline(always)]
+fn each(mask: u32, f: impl FnMut(usize)) {
+    lanes_in(mask).for_each(f);
+}
+
+fn binary<F: Ieee>(op: FloatOp, FloatMods { mods, nan }: FloatMods, a: F::Bits, b: F::Bits) -> F::Bits {
+    match op {
+        FloatOp::Add => scalar::add::<F>(a, b, mods),
+        FloatOp::Sub => scalar::sub::<F>(a, b, mods),
+        FloatOp::Mul => scalar::mul::<F>(a, b, mods),
+        FloatOp::Div => scalar::div::<F>(a, b, mods),
+        FloatOp::Min => scalar::min::<F>(a, b, nan, mods.ftz),
+        FloatOp::Max => scalar::max::<F>(a, b, nan, mods.ftz),
+    }
+}
+
+/// One conversion. Bits above the width of the result are zero, above 8 signed bits copies of their sign.
+fn convert(cvt: Cvt, mods: Mods, a: u64) -> u64 {
+    match cvt {
+        Cvt::Integral16 => scalar::round_to_integral::<F16>(a as u16, mods).into(),
+        Cvt::Integral32 => scalar::round_to_integral::<F32>(a as u32, mods).into(),
+        Cvt::Integral64 => scalar::round_to_integral::<F64>(a, mods),
+        Cvt::F32ToF32 => scalar::convert::<F32, F32>(a as u32, mods).into(),
+        Cvt::F16ToF32 => scalar::convert::<F16, F32>(a as u16, mods).into(),
+        Cvt::F16ToF64 => scalar::convert::<F16, F64>(a as u16, mods),
+        Cvt::F32ToF64 => scalar::convert::<F32, F64>(a as u32, mods),
+        Cvt::F32ToF16 => scalar::convert::<F32, F16>(a as u32, mods).into(),
+        Cvt::F64ToF16 => scalar::convert::<F64, F16>(a, mods).into(),
+        Cvt::F64ToF32 => scalar::convert::<F64, F32>(a, mods).into(),
+        Cvt::F32ToBf16 => scalar::convert::<F32, Bf16>(a as u32, mods).into(),
+        Cvt::F32ToTf32 => scalar::f32_to_tf32(a as u32, mods.rounding).into(),
+        Cvt::F16ToInt(int) => sign_fill(scalar::to_int::<F16>(a as u16, int, mods.rounding, mods.ftz), int),
+        Cvt::F32ToInt(int) => sign_fill(scalar::to_int::<F32>(a as u32, int, mods.rounding, mods.ftz), int),
+        Cvt::F64ToInt(int) => sign_fill(scalar::to_int::<F64>(a, int, mods.rounding, mods.ftz), int),
+        Cvt::IntToF16(int) => scalar::from_int::<F16>(a, int, mods).into(),
+        Cvt::IntToF32(int) => scalar::from_int::<F32>(a, int, mods).into(),
+        Cvt::IntToF64(int) => scalar::from_int::<F64>(a, int, mods),
+    }
+}
+
+/// An 8-bit result fills its wider register; 16 bits and more have registers of their own width.
+fn sign_fill(value: u64, int: scalar::Int) -> u64 {
+    if int.bits == 8 && int.signed { value as u8 as i8 as u64 } else { value }
+}
