@@ -20,7 +20,7 @@ pub enum ExecError {
     },
     /// The module is not valid.
     #[error("not a valid module: {0}")]
-    Invalid(#[from] ptx::ValidateError),
+    Invalid(Box<ptx::ValidateError>),
     /// The module is for newer GPUs than the profile's.
     #[error("a module with .target sm_{target} does not run on {profile}; choose a newer profile")]
     Target {
@@ -44,7 +44,7 @@ pub enum ExecError {
         place: Place,
         /// What the profile says.
         #[source]
-        error: crate::Error,
+        error: Box<crate::Error>,
     },
     /// The kernel exceeds a limit of the device or the interpreter.
     #[error("kernel `{kernel}`: {what} is {value}, at most {limit} allowed")]
@@ -204,6 +204,12 @@ pub enum ExecError {
         /// Register name.
         register: String,
     },
+}
+
+impl From<ptx::ValidateError> for ExecError {
+    fn from(error: ptx::ValidateError) -> Self {
+        ExecError::Invalid(Box::new(error))
+    }
 }
 
 /// An instruction of a kernel's text.

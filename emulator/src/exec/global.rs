@@ -91,10 +91,9 @@ impl<'a> Global<'a> {
             && let Some((allocation, word)) = self.run(hint, address, 2, mask)
         {
             let run = &allocation.words[word..word + LANES / 2];
-            for i in 0..LANES / 2 {
-                let pair = run[i].load(Relaxed);
-                out.0[2 * i] = pair & 0xffff;
-                out.0[2 * i + 1] = pair >> 16;
+            for (out, pair) in out.0.chunks_exact_mut(2).zip(run) {
+                let pair = pair.load(Relaxed);
+                (out[0], out[1]) = (pair & 0xffff, pair >> 16);
             }
             return Ok(out);
         }
@@ -139,8 +138,8 @@ impl<'a> Global<'a> {
         {
             mark(allocation);
             let run = &allocation.words[word..word + LANES / 2];
-            for i in 0..LANES / 2 {
-                run[i].store(value.0[2 * i] & 0xffff | value.0[2 * i + 1] << 16, Relaxed);
+            for (value, pair) in value.0.chunks_exact(2).zip(run) {
+                pair.store(value[0] & 0xffff | value[1] << 16, Relaxed);
             }
             return Ok(());
         }

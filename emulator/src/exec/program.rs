@@ -95,7 +95,7 @@ impl Program {
         let slots = slots::assign(&insts, &cfg, &file);
 
         let defect = |defect| {
-            ExecError::Invalid(ptx::ValidateError { kernel: name.to_owned(), stmt: None, pos: Pos::NONE, defect })
+            ExecError::from(ptx::ValidateError { kernel: name.to_owned(), stmt: None, pos: Pos::NONE, defect })
         };
         let (params, param_bytes) = param_offsets(kernel).map_err(defect)?;
         let (shared, shared_bytes) = shared_offsets(kernel).map_err(defect)?;
@@ -173,7 +173,7 @@ impl Program {
             .iter()
             .map(make)
             .collect::<Result<_, _>>()
-            .map_err(|error| ExecError::Mma { place: self.place(0), error })
+            .map_err(|error| ExecError::Mma { place: self.place(0), error: Box::new(error) })
     }
 
     pub(super) fn kernel(&self) -> &Kernel {
@@ -220,7 +220,7 @@ fn refused(kernel: &Kernel, inst: &AstInst, refusal: Refusal) -> ExecError {
     let place = place(kernel, inst);
     match refusal {
         Refusal::Unsupported(reason) => ExecError::Unsupported { place, reason },
-        Refusal::Mma(error) => ExecError::Mma { place, error },
+        Refusal::Mma(error) => ExecError::Mma { place, error: Box::new(error) },
         Refusal::Operand => ExecError::Unsupported { place, reason: "this combination of operands" },
     }
 }
