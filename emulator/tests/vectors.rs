@@ -1,23 +1,12 @@
 //! The matrix vectors: our own simulated set, and the outputs recorded on real cards where they are at hand.
 
+mod common;
+
+use common::simulated;
 use emulator::conformance::{Answers, FileReport, judge};
 use emulator::profile::ZeroPolicy;
-use std::io::{BufReader, Read};
-use std::path::{Path, PathBuf};
-
-fn simulated() -> Vec<(String, String)> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/mma");
-    let mut files: Vec<PathBuf> = std::fs::read_dir(folder).unwrap().map(|e| e.unwrap().path()).collect();
-    files.retain(|f| f.extension().is_some_and(|e| e == "xz"));
-    files.sort();
-    let read = |path: &PathBuf| {
-        let file = std::fs::File::open(path).unwrap();
-        let mut text = String::new();
-        lzma_rust2::XzReader::new(BufReader::new(file), false).read_to_string(&mut text).unwrap();
-        (path.file_stem().unwrap().to_string_lossy().into_owned(), text)
-    };
-    files.iter().map(read).collect()
-}
+use std::io::BufReader;
+use std::path::Path;
 
 fn expect_all_covered_to_pass(report: &FileReport, covered: impl Fn(&str) -> bool) {
     for group in &report.groups {

@@ -1,0 +1,152 @@
+//! Each operation of each level against plain Rust.
+
+use super::*;
+use crate::mma::fast::Kernel;
+use crate::mma::fast::lanes::Lanes;
+use crate::mma::fast::portable::Portable;
+#[cfg(target_arch = "x86_64")]
+use crate::mma::fast::{avx2, avx512};
+
+/// Sixteen words that mix boundaries with noise.
+fn words(seed: u32) -> [u32; 16] {
+    const EDGES: [u32; 12] = [
+        0,
+        1,
+        0x8000_0000,
+        0x7fff_ffff,
+        0xffff_ffff,
+        0x0001_0000,
+        0x0000_8000,
+        0x00ff_ffff,
+        0x0100_0001,
+        0x7f80_0000,
+        0x8000,
+        0x3f80_0000,
+    ];
+    let mut state = seed.wrapping_mul(0x9e37_79b1) | 1;
+    std::array::from_fn(|i| {
+        state = state.wrapping_mul(0x2c1b_3c6d).wrapping_add(0x297a_2d39);
+        let r = state ^ state >> 15;
+        if r & 3 == 0 { EDGES[(r as usize >> 2) % EDGES.len()] } else { r.rotate_left(i as u32) >> (r >> 27 & 15) }
+    })
+}
+
+/// Floats that convert to i32.
+fn small_floats(seed: u32) -> [u32; 16] {
+    words(seed).map(|w| w & 0x807f_ffff | (100 + w % 57) << 23)
+}
+
+fn apply<S: Lanes, const N: usize>(s: S, inputs: [[u32; 16]; N], f: impl Fn(S, [S::V; N]) -> S::V) -> [u32; 16] {
+    let mut out = [0; 16];
+    s.store(f(s, inputs.map(|i| s.load(&i))), &mut out);
+    out
+}
+
+struct Check;
+
+macro_rules! same {
+    ($s:expr, $inputs:expr, |$l:ident, [$($v:ident),*]| $call:expr) => {
+        assert_eq!(
+            apply($s, $inputs, |$l, [$($v),*]| $call),
+            apply(Portable, $inputs, |$l, [$($v),*]| $call),
+            "{} of {:x?}", stringify!($call), $inputs
+        )
+    };
+}
+
+impl Kernel for Check {
+    fn run<S: Lanes>(s: S, _: &mut Call<'_>) {
+        for seed in 0..400 {
+            let i = [words(4 * seed), words(4 * seed + 1), words(4 * seed + 2), words(4 * seed + 3)];
+            let two = [i[0], i[1]];
+            same!(s, two, |l, [a, b]| l.add(a, b));
+            same!(s, two, |l, [a, b]| l.sub(a, b));
+            same!(s, two, |l, [a, b]| l.and(a, b));
+            same!(s, two, |l, [a, b]| l.or(a, b));
+            same!(s, two, |l, [a, b]| l.max(a, b));
+            same!(s, two, |l, [a, b]| l.min(a, b));
+            same!(s, two, |l, [a, b]| l.max_halves(a, b));
+            same!(s, [i[0], i[1], i[2]], |l, [p, c, t]| l.overflow(p, c, t));
+            same!(s, i, |l, [t, o, a, b]| l.add_where_nonzero(t, o, a, b));
+            // Halves add without carries between them, as the kernel's words do.
+            let low = |w: [u32; 16]| w.map(|w| w & 0x7fff_7fff);
+            same!(s, [i[0], i[1], low(i[2]), low(i[3])], |l, [t, o, a, b]| l.add_where_nonzero_halves(t, o, a, b));
+            same!(s, [i[0]], |l, [a]| l.shl::<23>(a));
+            same!(s, [i[0]], |l, [a]| l.shr::<24>(a));
+            same!(s, [i[0]], |l, [a]| l.shl_halves::<1>(a));
+            same!(s, [i[0]], |l, [a]| l.shr_halves::<11>(a));
+            same!(s, [i[0].map(|w| w & 0xffff)], |l, [a]| {
+                let low = l.splat(0xffff_ffff);
+                // Only even lanes are specified.
+                let even = l.load(&std::array::from_fn(|i| if i % 2 == 0 { u32::MAX } else { 0 }));
+                l.and(l.and(l.pack_pairs(a), low), even)
+            });
+            for column in 0..4 {
+                same!(s, i, |l, [a, b, c, d]| l.transpose([a, b, c, d])[column]);
+                same!(s, i, |l, [a, b, c, d]| l.transpose_back([a, b, c, d])[column]);
+            }
+            let [x, y] = [s.load(&i[0]), s.load(&i[1])];
+            assert_eq!(s.gt_unsigned(x, y), Portable.gt_unsigned(i[0], i[1]));
+            assert_eq!(s.lt_signed(x, y), Portable.lt_signed(i[0], i[1]));
+            assert_eq!(s.signs(x), Portable.signs(i[0]));
+            same!(s, [small_floats(seed), small_floats(seed + 1)], |l, [a, b]| l.mul(a, b));
+            same!(s, [small_floats(seed)], |l, [a]| l.truncate(a));
+            same!(s, [i[0]], |l, [a]| l.to_float_toward_zero(a));
+        }
+    }
+}
+
+/// All f16 but NaNs, whose payload is nobody's business here.
+struct Widen;
+
+impl Kernel for Widen {
+    fn run<S: Lanes>(s: S, _: &mut Call<'_>) {
+        for first in (0..=0xffff_u32).step_by(16) {
+            let pairs = std::array::from_fn(|i| (first + i as u32) | (0xffff - first - i as u32) << 16);
+            let (low, high) = s.widen_f16(s.load(&pairs));
+            let mut out = [[0; 16]; 2];
+            s.store(low, &mut out[0]);
+            s.store(high, &mut out[1]);
+            for i in 0..16 {
+                for (half, found) in [(pairs[i] & 0xffff, out[0][i]), (pairs[i] >> 16, out[1][i])] {
+                    let expected = crate::format::f16_to_f32(half as u16);
+                    let nan = |bits: u32| bits & 0x7fff_ffff > 0x7f80_0000;
+                    assert!(found == expected || nan(found) && nan(expected), "{half:x}: {found:x} {expected:x}");
+                }
+            }
+        }
+    }
+}
+
+fn on_every_level<K: Kernel>() {
+    let params = Subject::new(COVERED[0], ZeroPolicy::Exclude).params;
+    let mut call = Call { params: &params, a: &[], b: &[], c: &[], d: &mut [] };
+    K::run(Portable, &mut call);
+    #[cfg(target_arch = "x86_64")]
+    if Level::detect() >= Level::Avx2 {
+        Path(avx2::run::<K>).run(&mut call);
+    }
+    #[cfg(target_arch = "x86_64")]
+    if Level::detect() >= Level::Avx512 {
+        Path(avx512::run::<K>).run(&mut call);
+    }
+}
+
+#[test]
+fn operations_agree_with_plain_rust() {
+    on_every_level::<Check>();
+}
+
+#[test]
+fn f16_widens_exactly() {
+    on_every_level::<Widen>();
+}
+
+/// Portable itself, where it is cleverer than the language.
+#[test]
+fn conversion_toward_zero_keeps_the_top_24_bits() {
+    for sum in [0, 1, -1, 0x00ff_ffff, 0x01ff_ffff, 0x7fff_ffff, -0x7fff_ffff, i32::MIN, -0x0100_0001] {
+        let found = Portable.to_float_toward_zero([sum as u32; 16])[0];
+        assert_eq!(found, crate::round::rz32(i128::from(sum), 0), "{sum}");
+    }
+}
