@@ -2,7 +2,7 @@
 
 use emulator::mufu::Function;
 use emulator::mufu::fit::Dump;
-use std::io::Read;
+use std::io::{BufReader, Read};
 use std::path::PathBuf;
 
 /// The stems of the correction files.
@@ -12,7 +12,9 @@ fn decompress(name: &str) -> Vec<u8> {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/data/mufu").join(name);
     let file = std::fs::File::open(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     let mut bytes = Vec::new();
-    xz2::read::XzDecoder::new(file).read_to_end(&mut bytes).expect("committed data decompresses");
+    lzma_rust2::XzReader::new(BufReader::new(file), false)
+        .read_to_end(&mut bytes)
+        .expect("committed data decompresses");
     bytes
 }
 
