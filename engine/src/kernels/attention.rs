@@ -40,13 +40,15 @@ pub fn scale_log2e(head_dim: u32) -> f32 {
 /// `c = `[`scale_log2e`]; f32, nearest even, unless said otherwise. Per row and head, `m = -inf, O = 0`, four partial sums `l = 0`
 /// (column `j` of a tile belongs to sum `(j mod 8) / 2`), then for each KV tile of the range in ascending order:
 ///
-///     S[j] = mma over head_pad in ascending 16-blocks of q . k[j], from +0
-///     S[j] = -inf where position j is after the row's
-///     m' = max(m, S[..])
-///     a = ex2.approx.ftz((m - m') * c)
-///     P[j] = ex2.approx.ftz(fma(S[j], c, -(m' * c)))
-///     l = fma(l, a, P[first column]), then l = l + P[next column] in ascending order    (each of the four)
-///     O = O * a;  O = mma over the tile's keys in ascending 16-blocks of bf16(P) . v, from O
+/// ```text
+/// S[j] = mma over head_pad in ascending 16-blocks of q . k[j], from +0
+/// S[j] = -inf where position j is after the row's
+/// m' = max(m, S[..])
+/// a = ex2.approx.ftz((m - m') * c)
+/// P[j] = ex2.approx.ftz(fma(S[j], c, -(m' * c)))
+/// l = fma(l, a, P[first column]), then l = l + P[next column] in ascending order    (each of the four)
+/// O = O * a;  O = mma over the tile's keys in ascending 16-blocks of bf16(P) . v, from O
+/// ```
 ///
 /// At the end `L = (l0 + l2) + (l1 + l3)` and `out = bf16(O * rcp.approx.ftz(L))`.
 ///

@@ -17,11 +17,13 @@ const UNIT: u32 = 4;
 /// # Bits
 /// With `c` as in [`AttentionSpec`](super::AttentionSpec), all f32 nearest even:
 ///
-///     M = max over splits of m[s]
-///     w[s] = ex2.approx.ftz((m[s] - M) * c)
-///     L = l[0] * w[0];  then L = fma(l[s], w[s], L) for s = 1, 2, ...
-///     O = o[0] * w[0];  then O = fma(o[s], w[s], O) for s = 1, 2, ...
-///     out = bf16(O * rcp.approx.ftz(L))
+/// ```text
+/// M = max over splits of m[s]
+/// w[s] = ex2.approx.ftz((m[s] - M) * c)
+/// L = l[0] * w[0];  then L = fma(l[s], w[s], L) for s = 1, 2, ...
+/// O = o[0] * w[0];  then O = fma(o[s], w[s], O) for s = 1, 2, ...
+/// out = bf16(O * rcp.approx.ftz(L))
+/// ```
 ///
 /// A split without keys for the row has `m = -inf`, hence weight `+0`. One split gives what the unsplit kernel gives: its weight is
 /// `ex2(0) = 1`.

@@ -51,10 +51,12 @@ impl AddSpec {
 /// # Bits
 /// With `g` the gate and `u` the up value, each step rounded to nearest even in f32 unless it says otherwise:
 ///
-///     e = ex2.approx.ftz(g * -log2e)      log2e = 3fb8aa3b
-///     q = rcp.approx.ftz(1 + e)
-///     s = bf16(g * q)                     eager frameworks store silu before the product
-///     y = bf16(s * u)
+/// ```text
+/// e = ex2.approx.ftz(g * -log2e)      log2e = 3fb8aa3b
+/// q = rcp.approx.ftz(1 + e)
+/// s = bf16(g * q)                     eager frameworks store silu before the product
+/// y = bf16(s * u)
+/// ```
 ///
 /// Gates below about `-87.3` give a zero with the gate's sign (the reciprocal of `1 + e >= 2^126` is flushed); a gate
 /// of `-inf` gives NaN, as `x / (1 + exp(-x))` does. Padding (`g = u = +0`) stays `+0`.

@@ -83,8 +83,10 @@ impl GemmTile {
 /// # Bits
 /// One accumulator an output, from `+0`; one `mma` a 16-block of `K`, in ascending order, the accumulator being `c` and `d` of each:
 ///
-///     acc = +0;  for b in blocks of the slice: acc = mma(x[row, 16b..16b+16], w[col, 16b..16b+16], acc)
-///     y = acc, or bf16(acc) nearest even
+/// ```text
+/// acc = +0;  for b in blocks of the slice: acc = mma(x[row, 16b..16b+16], w[col, 16b..16b+16], acc)
+/// y = acc, or bf16(acc) nearest even
+/// ```
 ///
 /// A row's bits depend on its own `x`, on `w` and on the slice: not on `rows`, on its place, or on the tile.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

@@ -17,10 +17,12 @@ const UNROLL: u32 = 4;
 /// # Bits
 /// All f32, nearest even. The row is cut into chunks of 8 columns; lane `l` of 32 owns chunks `l, l + 32, l + 64, ...`.
 ///
-///     lane l:   a = +0; over its chunks and their columns in ascending order: a = fma(x, x, a)
-///     butterfly over lane distances 16, 8, 4, 2, 1: a = a + a[lane ^ distance]
-///     m = a * rn(1/hidden);  r = rsqrt.approx.ftz(m + eps)
-///     y = bf16( bf16(x * r) * w )
+/// ```text
+/// lane l:   a = +0; over its chunks and their columns in ascending order: a = fma(x, x, a)
+/// butterfly over lane distances 16, 8, 4, 2, 1: a = a + a[lane ^ distance]
+/// m = a * rn(1/hidden);  r = rsqrt.approx.ftz(m + eps)
+/// y = bf16( bf16(x * r) * w )
+/// ```
 ///
 /// Every lane ends the butterfly with the same bits, as addition commutes. Nothing depends on `rows` or on the row's place.
 /// Columns `hidden..hidden_pad` of `x` are zeros and leave the sum as it is (`fma(0, 0, a) = a` for `a >= +0`);

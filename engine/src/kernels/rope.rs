@@ -18,8 +18,10 @@ const UNIT: u32 = 4;
 /// # Bits
 /// With `c` and `s` the table entries of the row's position and pair, every operation f32 nearest even, none contracted:
 ///
-///     lo' = bf16(lo * c - hi * s)
-///     hi' = bf16(hi * c + lo * s)
+/// ```text
+/// lo' = bf16(lo * c - hi * s)
+/// hi' = bf16(hi * c + lo * s)
+/// ```
 ///
 /// v is copied. Columns `head_dim..head_pad` of q and of both caches are written as `+0`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
