@@ -37,12 +37,12 @@ pub enum ExecError {
         /// What about it.
         reason: &'static str,
     },
-    /// The profile does not have the matrix instruction, or nobody has modelled it.
+    /// The profile does not have the instruction, or nobody has modelled it.
     #[error("{place}: {error}")]
-    Mma {
+    Model {
         /// The instruction.
         place: Place,
-        /// What the profile says.
+        /// What is missing.
         #[source]
         error: Box<crate::Error>,
     },

@@ -6,6 +6,7 @@
 use ptx::ast::{AtomOp, Cmp, FloatOp, FloatUnary, IntOp, IntUnary, ShflMode, VoteMode};
 
 use crate::mma::{Shape, Types};
+use crate::mufu::Function;
 use crate::scalar::{Compare, Int, Mods};
 
 /// Index into one of the register files.
@@ -445,6 +446,12 @@ pub(super) enum Inst {
         mods: Mods,
         d: Any,
         a: Any,
+    },
+    /// `.approx.ftz`.
+    Mufu {
+        function: Function,
+        d: Slot,
+        a: Slot,
     },
     /// Index into the program's matrix instructions.
     Mma {

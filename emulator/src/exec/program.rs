@@ -52,7 +52,7 @@ impl Program {
     ///
     /// # Errors
     /// [`ExecError::NoKernel`], [`ExecError::Invalid`], [`ExecError::Target`], [`ExecError::Unsupported`],
-    /// [`ExecError::Mma`] or [`ExecError::Limit`], naming what and where.
+    /// [`ExecError::Model`] or [`ExecError::Limit`], naming what and where.
     pub fn compile(module: &Module, name: &str, profile: &Profile) -> Result<Self, ExecError> {
         let kernel = module.kernel(name).ok_or_else(|| ExecError::NoKernel { kernel: name.to_owned() })?;
         ptx::validate(module)?;
@@ -173,7 +173,7 @@ impl Program {
             .iter()
             .map(make)
             .collect::<Result<_, _>>()
-            .map_err(|error| ExecError::Mma { place: self.place(0), error: Box::new(error) })
+            .map_err(|error| ExecError::Model { place: self.place(0), error: Box::new(error) })
     }
 
     pub(super) fn kernel(&self) -> &Kernel {
@@ -220,7 +220,7 @@ fn refused(kernel: &Kernel, inst: &AstInst, refusal: Refusal) -> ExecError {
     let place = place(kernel, inst);
     match refusal {
         Refusal::Unsupported(reason) => ExecError::Unsupported { place, reason },
-        Refusal::Mma(error) => ExecError::Mma { place, error: Box::new(error) },
+        Refusal::Model(error) => ExecError::Model { place, error: Box::new(error) },
         Refusal::Operand => ExecError::Unsupported { place, reason: "this combination of operands" },
     }
 }

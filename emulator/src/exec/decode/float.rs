@@ -1,11 +1,12 @@
 //! Floating-point instructions: which function of `crate::scalar`, `crate::mufu` or `crate::mma` each one is.
 
-use ptx::ast::{Cmp, FloatOp, FloatUnary, Op, Reg, Round, Type};
+use ptx::ast::{Approx, Cmp, FloatOp, FloatUnary, Op, Reg, Round, Type};
 
 use super::{Decoder, Refusal, Result};
 use crate::exec::inst::{Cvt, FloatMods, Inst, Mma, Slot};
 use crate::format::Elem;
 use crate::mma::{Shape, Types, WarpMma};
+use crate::mufu::Function;
 use crate::scalar::{Compare, Int, Mods, Rounding};
 use crate::simd::Level;
 
@@ -74,7 +75,15 @@ impl Decoder<'_> {
                 let mods = Mods { rounding, ftz: *ftz, sat: *sat };
                 Inst::CvtFloat { cvt, mods, d: self.any(*d)?, a: self.any_source(*a, *from)? }
             }
-            Op::Approx { .. } => return Err(Refusal::Unsupported("this special function")),
+            Op::Approx { f, ftz, d, a, .. } => {
+                let function = mufu(*f);
+                function.model().map_err(Refusal::Model)?;
+                if !ftz {
+                    // The compiler wraps the unit in scaling of its own, which nothing public fixes for all releases.
+                    return Err(Refusal::Unsupported("a special function without .ftz"));
+                }
+                Inst::Mufu { function, d: self.reg(*d)?, a: self.source(*a, Type::F32)? }
+            }
             Op::Mma { shape, dty, aty, bty, cty, d, a, b, c } => {
                 let shape = Shape { m: shape.m, n: shape.n, k: shape.k };
                 let types = Types { d: elem(*dty)?, a: elem(*aty)?, b: elem(*bty)?, c: elem(*cty)? };
@@ -86,8 +95,8 @@ impl Decoder<'_> {
 
     fn mma(&mut self, shape: Shape, types: Types, [d, a, b, c]: [&[Reg]; 4]) -> Result<Inst> {
         // The level matters for speed only and is chosen at the launch.
-        let warp = WarpMma::new(self.profile, shape, types, Level::Portable).map_err(Refusal::Mma)?;
-        warp.check_registers(a.len(), b.len(), c.len(), d.len()).map_err(Refusal::Mma)?;
+        let warp = WarpMma::new(self.profile, shape, types, Level::Portable).map_err(Refusal::Model)?;
+        warp.check_registers(a.len(), b.len(), c.len(), d.len()).map_err(Refusal::Model)?;
         let fragment = |regs: &[Reg]| -> Result<[Slot; 4]> {
             let mut slots = [0; 4];
             if regs.len() > slots.len() {
@@ -153,6 +162,19 @@ fn conversion(round: Option<Round>, to: Type, from: Type) -> Result<Cvt> {
         (Type::F64, from) if from.is_integer() => Cvt::IntToF64(int(from)),
         _ => return Err(Refusal::Unsupported("this conversion")),
     })
+}
+
+fn mufu(f: Approx) -> Function {
+    match f {
+        Approx::Rcp => Function::Rcp,
+        Approx::Rsqrt => Function::Rsq,
+        Approx::Ex2 => Function::Ex2,
+        Approx::Lg2 => Function::Lg2,
+        Approx::Sin => Function::Sin,
+        Approx::Cos => Function::Cos,
+        Approx::Tanh => Function::Tanh,
+        Approx::Sqrt => Function::Sqrt,
+    }
 }
 
 fn compare(cmp: Cmp) -> Compare {

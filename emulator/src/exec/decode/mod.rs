@@ -17,8 +17,8 @@ use crate::profile::Profile;
 pub(super) enum Refusal {
     /// It is valid, but not something the interpreter does.
     Unsupported(&'static str),
-    /// The profile has no such matrix instruction.
-    Mma(crate::Error),
+    /// Nobody has modelled it, or the profile does not have it.
+    Model(crate::Error),
     /// An operand that validation lets nobody write.
     Operand,
 }

@@ -8,6 +8,7 @@ use ptx::ast::{FloatOp, FloatUnary};
 use super::super::inst::{Any, Cvt, FloatMods, Inst};
 use super::super::lanes::{V32, V64, lanes_in};
 use super::super::warp::Registers;
+use crate::mufu::{self, Function, MufuTables};
 use crate::scalar::lanes as warp;
 use crate::scalar::{self, Bf16, F16, F32, F64, Ieee, Mods};
 use crate::simd::Level;
@@ -58,6 +59,21 @@ pub(super) fn f32_unary(level: Level, op: FloatUnary, mods: Mods, a: &V32, mask:
         FloatUnary::Abs => ftz!(mods.ftz, abs(level, &a.0, &mut out.0)),
         FloatUnary::Rcp => each(mask, |lane| out.0[lane] = scalar::rcp::<F32>(a.0[lane], mods)),
         FloatUnary::Sqrt => each(mask, |lane| out.0[lane] = scalar::sqrt::<F32>(a.0[lane], mods)),
+    }
+    out
+}
+
+/// `.approx.ftz` of f32. The decoder lets only functions with a model pass.
+#[inline(always)]
+pub(super) fn mufu(level: Level, function: Function, a: &V32) -> V32 {
+    let tables = MufuTables::g80();
+    let mut out = V32::ZERO;
+    match function {
+        Function::Rcp => mufu::lanes::rcp(level, tables, &a.0, &mut out.0),
+        Function::Rsq => mufu::lanes::rsq(level, tables, &a.0, &mut out.0),
+        Function::Ex2 => mufu::lanes::ex2(level, tables, &a.0, &mut out.0),
+        Function::Lg2 => mufu::lanes::lg2(level, tables, &a.0, &mut out.0),
+        Function::Sin | Function::Cos | Function::Sqrt | Function::Tanh => {}
     }
     out
 }

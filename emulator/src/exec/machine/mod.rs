@@ -309,6 +309,10 @@ fn interpret<W: Watch>(
                 let v = float::f32_unary(level, op, mods, &regs.b32[a as usize], mask);
                 regs.set32(d, &v, mask);
             }
+            Inst::Mufu { function, d, a } => {
+                let v = float::mufu(level, function, &regs.b32[a as usize]);
+                regs.set32(d, &v, mask);
+            }
             Inst::F32Slow { .. }
             | Inst::F64 { .. }
             | Inst::Fma32Slow { .. }
