@@ -1,6 +1,8 @@
 //! The verbs, one file each.
 
 mod conformance;
+mod keygen;
+mod mufu;
 
 use crate::output::Outcome;
 
@@ -9,6 +11,10 @@ use crate::output::Outcome;
 pub enum Verb {
     /// Judge the emulator's arithmetic by vector files
     Conformance(conformance::Args),
+    /// Make an Ed25519 key pair
+    Keygen(keygen::Args),
+    /// Fit or show the special function unit's coefficients
+    Mufu(mufu::Args),
 }
 
 impl Verb {
@@ -16,6 +22,8 @@ impl Verb {
     pub fn run(self) -> anyhow::Result<Outcome> {
         match self {
             Verb::Conformance(args) => conformance::run(args),
+            Verb::Keygen(args) => keygen::run(args),
+            Verb::Mufu(args) => mufu::run(args),
         }
     }
 }
