@@ -13,6 +13,8 @@ use serde_json::{Map, Value};
 use thiserror::Error as ThisError;
 use unicode_normalization::is_nfc;
 
+use crate::Error;
+
 /// Largest integer magnitude that may appear as a JSON number: 2^53 - 1, the limit of I-JSON (RFC 7493).
 pub const MAX_INTEGER: u64 = (1 << 53) - 1;
 
@@ -113,7 +115,30 @@ pub fn read_value(bytes: &[u8], max: usize) -> Result<Value, Refusal> {
 /// # Errors
 /// As [`read_value`], and [`Refusal::Shape`] when a member is missing, unknown or of the wrong type.
 pub fn read<T: DeserializeOwned + Serialize>(bytes: &[u8], max: usize) -> Result<T, Refusal> {
+    typed(read_value(bytes, max)?, bytes)
+}
+
+/// As [`read`], after checking that the top-level members named say what is expected: a version this crate does not know is
+/// reported as that, not as a wrong shape.
+///
+/// # Errors
+/// As [`read`]; [`Error::UnknownType`] when one of `members` is not a string with the expected value.
+pub fn read_versioned<T: DeserializeOwned + Serialize>(
+    bytes: &[u8],
+    max: usize,
+    members: &[(&str, &'static str)],
+) -> Result<T, Error> {
     let value = read_value(bytes, max)?;
+    for (member, expected) in members {
+        let found = value.get(member).and_then(Value::as_str).unwrap_or_default();
+        if found != *expected {
+            return Err(Error::UnknownType { found: found.to_owned(), expected });
+        }
+    }
+    Ok(typed(value, bytes)?)
+}
+
+fn typed<T: DeserializeOwned + Serialize>(value: Value, bytes: &[u8]) -> Result<T, Refusal> {
     let typed: T = serde_json::from_value(value).map_err(Refusal::Shape)?;
     same_bytes(&typed, bytes)?;
     Ok(typed)
@@ -130,7 +155,7 @@ fn same_bytes<T: Serialize>(value: &T, bytes: &[u8]) -> Result<(), Refusal> {
 
 /// Checks a value we are about to write.
 fn check(value: &Value, path: &mut Vec<String>) -> Result<(), Refusal> {
-    if path.len() > MAX_DEPTH {
+    if path.len() >= MAX_DEPTH && (value.is_array() || value.is_object()) {
         return Err(Refusal::TooDeep { path: pointer(path) });
     }
     match value {

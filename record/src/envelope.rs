@@ -144,14 +144,8 @@ impl Verified {
     where
         P: Serialize + serde::de::DeserializeOwned,
     {
-        let value = canonical::read_value(&self.payload, MAX_ENVELOPE_BYTES)?;
-        for (member, expected) in [("_type", STATEMENT_TYPE), ("predicateType", predicate_type)] {
-            let found = value.get(member).and_then(serde_json::Value::as_str).unwrap_or_default();
-            if found != expected {
-                return Err(Error::UnknownType { found: found.to_owned(), expected });
-            }
-        }
-        Ok(canonical::read(&self.payload, MAX_ENVELOPE_BYTES)?)
+        let members = [("_type", STATEMENT_TYPE), ("predicateType", predicate_type)];
+        canonical::read_versioned(&self.payload, MAX_ENVELOPE_BYTES, &members)
     }
 }
 

@@ -237,12 +237,7 @@ impl Evidence {
         let (stated, rest) = payload.split_first_chunk::<8>().ok_or(length("index"))?;
         let stated = usize::try_from(u64::from_le_bytes(*stated)).map_err(|_| length("index"))?;
         let (index, mut data) = rest.split_at_checked(stated).ok_or(length("index"))?;
-        let value = canonical::read_value(index, MAX_INDEX_BYTES)?;
-        let kind = value.get("type").and_then(serde_json::Value::as_str).unwrap_or_default();
-        if kind != EVIDENCE_TYPE {
-            return Err(Error::UnknownType { found: kind.to_owned(), expected: EVIDENCE_TYPE });
-        }
-        let index: Index = canonical::read(index, MAX_INDEX_BYTES)?;
+        let index: Index = canonical::read_versioned(index, MAX_INDEX_BYTES, &[("type", EVIDENCE_TYPE)])?;
         let mut tensors = BTreeMap::new();
         for chunk in index.tensors {
             let bytes = byte_len(chunk.dtype, &chunk.shape).and_then(|bytes| usize::try_from(bytes).ok());

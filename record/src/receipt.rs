@@ -22,8 +22,8 @@ pub struct Receipt {
     /// [`RECEIPT_TYPE`].
     #[serde(rename = "type")]
     pub kind: String,
-    /// The request's id in the record.
-    pub request: String,
+    /// Index of the request in the record.
+    pub request: u32,
     /// The client's nonce, echoed; `null` when it sent none.
     pub nonce: Option<String>,
     /// Digest of the prompt ids.
@@ -75,7 +75,7 @@ pub struct Place {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReceiptRefusal {
-    /// The record has no request of that id.
+    /// The record has no request with that index.
     #[error("the record has no such request")]
     NoSuchRequest,
     /// A fact differs.
@@ -88,11 +88,11 @@ impl Receipt {
     ///
     /// # Errors
     /// [`Error::Receipt`] when there is no request with this index; [`Error::Canonical`].
-    pub fn of(record: &Record, request: usize, level: Level, issued_unix_us: u64) -> Result<Self, Error> {
-        let found = record.requests.get(request).ok_or(ReceiptRefusal::NoSuchRequest)?;
+    pub fn of(record: &Record, request: u32, level: Level, issued_unix_us: u64) -> Result<Self, Error> {
+        let found = record.requests.get(request as usize).ok_or(ReceiptRefusal::NoSuchRequest)?;
         Ok(Self {
             kind: RECEIPT_TYPE.to_owned(),
-            request: found.id.clone(),
+            request,
             nonce: found.nonce.clone(),
             prompt: found.prompt_digest(),
             output: found.output_digest(),
@@ -132,12 +132,7 @@ impl Receipt {
         }
         let text = note::verify(bytes, origin, key)?;
         let json = text.strip_suffix('\n').unwrap_or(&text).as_bytes();
-        let value = canonical::read_value(json, MAX_RECEIPT_BYTES)?;
-        let kind = value.get("type").and_then(serde_json::Value::as_str).unwrap_or_default();
-        if kind != RECEIPT_TYPE {
-            return Err(Error::UnknownType { found: kind.to_owned(), expected: RECEIPT_TYPE });
-        }
-        let receipt: Self = canonical::read(json, MAX_RECEIPT_BYTES)?;
+        let receipt: Self = canonical::read_versioned(json, MAX_RECEIPT_BYTES, &[("type", RECEIPT_TYPE)])?;
         if receipt.log.origin != origin {
             return Err(ReceiptRefusal::Differs("log origin").into());
         }
@@ -149,9 +144,7 @@ impl Receipt {
     /// # Errors
     /// [`Error::Receipt`] with the first fact that differs; [`Error::Canonical`].
     pub fn check(&self, record: &Record) -> Result<(), Error> {
-        let found = record.requests.iter().position(|request| request.id == self.request);
-        let found = found.ok_or(ReceiptRefusal::NoSuchRequest)?;
-        let expected = Self::of(record, found, self.level, self.issued_unix_us)?;
+        let expected = Self::of(record, self.request, self.level, self.issued_unix_us)?;
         let facts: [(&'static str, bool); 10] = [
             ("log origin", self.log.origin == expected.log.origin),
             ("log index", self.log.index == expected.log.index),

@@ -1,6 +1,7 @@
 //! `*.replay` files: a record with the common file header. Specified by `docs/spec/replay-file.md`.
 
-use crate::inference::Record;
+use crate::digest::Digest;
+use crate::inference::{Record, digest_of_bytes};
 use crate::{Error, container};
 
 /// The bytes of a `.replay` file.
@@ -16,5 +17,11 @@ pub fn to_file(record: &Record) -> Result<Vec<u8>, Error> {
 /// # Errors
 /// [`Error::Container`], [`Error::UnknownType`], [`Error::Canonical`].
 pub fn from_file(file: &[u8]) -> Result<Record, Error> {
-    Record::from_bytes(container::unwrap(container::REPLAY, file)?)
+    read(file).map(|(record, _)| record)
+}
+
+/// Reads a record and its digest, without serialising it again: the payload is the canonical form.
+pub(crate) fn read(file: &[u8]) -> Result<(Record, Digest), Error> {
+    let payload = container::unwrap(container::REPLAY, file)?;
+    Ok((Record::from_bytes(payload)?, digest_of_bytes(payload)))
 }

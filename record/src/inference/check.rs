@@ -10,7 +10,7 @@ use crate::digest::Digest;
 use crate::merkle;
 
 /// Most bytes of a request id.
-pub const MAX_ID_BYTES: usize = 48;
+pub const MAX_ID_BYTES: usize = 64;
 
 /// Why a well-formed record contradicts itself. The writer of the record is at fault.
 #[derive(Debug, Clone, PartialEq, Eq, ThisError)]
@@ -25,8 +25,8 @@ pub enum RecordRefusal {
         /// Index of the request.
         request: usize,
     },
-    /// A nonce is not lower-case hex of at most 32 bytes.
-    #[error("request {request}: its nonce is not lower-case hex of at most 32 bytes")]
+    /// A nonce is not lower-case hex of at most 16 bytes.
+    #[error("request {request}: its nonce is not lower-case hex of at most 16 bytes")]
     Nonce {
         /// Index of the request.
         request: usize,
@@ -294,8 +294,8 @@ fn check_chain(step: &Step, before: &Digest) -> Result<Digest, RecordRefusal> {
     Ok(chain)
 }
 
-/// Lower-case hex of 1 to 32 bytes.
+/// Lower-case hex of 1 to 16 bytes.
 pub(crate) fn is_nonce(text: &str) -> bool {
     let digits = text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
-    digits && (2..=64).contains(&text.len()) && text.len().is_multiple_of(2)
+    digits && (2..=32).contains(&text.len()) && text.len().is_multiple_of(2)
 }

@@ -106,13 +106,7 @@ impl Record {
     /// # Errors
     /// [`Error::Canonical`]; [`Error::UnknownType`] for another version.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, Error> {
-        let value = canonical::read_value(bytes, MAX_RECORD_BYTES)?;
-        let kind = value.get("type").and_then(|kind| kind.as_str()).unwrap_or_default();
-        if kind != RECORD_TYPE {
-            return Err(Error::UnknownType { found: kind.to_owned(), expected: RECORD_TYPE });
-        }
-        drop(value);
-        Ok(canonical::read(bytes, MAX_RECORD_BYTES)?)
+        canonical::read_versioned(bytes, MAX_RECORD_BYTES, &[("type", RECORD_TYPE)])
     }
 
     /// The record digest: `H("lastbit/record/v1" || 0 || canonical bytes)`.

@@ -12,7 +12,7 @@ use crate::scalar::{F32Bits, Fact, U64Text};
 pub struct Request {
     /// The operator's id, unique in the record. It enters every leaf of the request.
     pub id: String,
-    /// Nonce sent by the client, lower-case hex of at most 32 bytes; `null` when it sent none.
+    /// Nonce sent by the client, lower-case hex of at most 16 bytes; `null` when it sent none.
     pub nonce: Option<String>,
     /// Prompt token ids, special tokens included.
     pub prompt: Vec<u32>,

@@ -30,4 +30,4 @@ pub use verify::{Expect, VerifiedEntry, VerifiedLog, verify};
 pub use writer::{Ack, Log, Next, Recovery};
 
 /// Most bytes of a log's name.
-pub const MAX_ORIGIN_BYTES: usize = 40;
+pub const MAX_ORIGIN_BYTES: usize = 32;

@@ -76,7 +76,7 @@ impl Directory {
 
     /// Path of the receipt of a request: index of the entry and position in the record.
     #[must_use]
-    pub fn receipt_path(&self, index: u64, request: usize) -> PathBuf {
+    pub fn receipt_path(&self, index: u64, request: u32) -> PathBuf {
         self.0.join("receipts").join(format!("{index}-{request}.receipt"))
     }
 }

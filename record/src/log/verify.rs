@@ -236,8 +236,7 @@ impl VerifiedEntry {
             return Err(LogRefusal::RecordAltered { index });
         }
         let malformed = |source| LogRefusal::RecordMalformed { index, source: Box::new(source) };
-        let record = replay::from_file(&file).map_err(malformed)?;
-        let digest = record.digest().map_err(malformed)?;
+        let (record, digest) = replay::read(&file).map_err(malformed)?;
         record.check().map_err(|source| LogRefusal::RecordInconsistent { index, source })?;
         let link = &record.link;
         let facts = [

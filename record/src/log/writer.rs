@@ -246,13 +246,13 @@ impl Log {
         if record.digest()? != ack.record || record.link.sequence != ack.index || ack.index >= self.size() {
             return Err(Error::WrongLink);
         }
-        let issue = |request| {
+        let issue = |request: u32| {
             let bytes = Receipt::of(record, request, level, issued_unix_us)?.sign(&self.key)?;
             let path = self.directory.receipt_path(ack.index, request);
             durable::replace(&path, &bytes).map_err(Error::io(&path))?;
             Ok(bytes)
         };
-        (0..record.requests.len()).map(issue).collect()
+        (0..).zip(&record.requests).map(|(request, _)| issue(request)).collect()
     }
 
     fn write_line(&mut self, line: &[u8]) -> Result<(), Error> {

@@ -1,6 +1,9 @@
 //! Honest records and logs to take apart. Tensors are pseudo-random: nothing here computes a model.
 #![allow(dead_code)] // Each test binary uses its own part of this module.
 
+pub mod cases;
+pub mod forge;
+
 use std::path::Path;
 
 use record::commit::{self, RowEvidence, RowId};

@@ -1,0 +1,125 @@
+//! `Record::check`: each way a record can contradict itself, and its refusal.
+
+mod support;
+
+use record::commit::EvidenceLevel;
+use record::inference::{Finish, Link, Record, RecordRefusal as R, RowKind, Rows};
+use record::log::Next;
+use record::{F32Bits, commit};
+use support::{ORIGIN, key, reseal};
+
+fn honest() -> Record {
+    let link = Link { origin: ORIGIN.to_owned(), sequence: 0, previous: None, key_id: key().public().id() };
+    support::record(&Next { link, chain: commit::genesis(ORIGIN) }, EvidenceLevel::S).0
+}
+
+/// The refusal after an edit that the operator sealed again, so that only the fact itself is wrong.
+fn refusal(edit: impl FnOnce(&mut Record)) -> R {
+    let mut record = honest();
+    record.check().unwrap();
+    edit(&mut record);
+    reseal(&mut record);
+    record.check().unwrap_err()
+}
+
+#[test]
+fn requests() {
+    assert_eq!(refusal(|r| r.requests[1].id = "r0".to_owned()), R::RequestId { request: 1 });
+    assert_eq!(refusal(|r| r.requests[0].id = String::new()), R::RequestId { request: 0 });
+    assert_eq!(refusal(|r| r.requests[0].id = "x".repeat(65)), R::RequestId { request: 0 });
+    for nonce in ["", "0", "0G", "AB", &"00".repeat(17)] {
+        assert_eq!(refusal(|r| r.requests[1].nonce = Some(nonce.to_owned())), R::Nonce { request: 1 }, "{nonce:?}");
+    }
+    assert_eq!(refusal(|r| r.requests[1].prompt.clear()), R::EmptyPrompt { request: 1 });
+}
+
+#[test]
+fn outputs() {
+    let what = |edit: fn(&mut Record)| match refusal(edit) {
+        R::Output { what, .. } => what,
+        other => panic!("{other}"),
+    };
+    let max = what(|r| r.requests[0].decode.max_new_tokens = 1);
+    assert_eq!(max, "more output than max_new_tokens");
+    let logprobs = what(|r| r.requests[0].logprobs = Some(vec![F32Bits(0)]));
+    assert_eq!(logprobs, "not one log-probability a token");
+    let length = what(|r| r.requests[0].decode.max_new_tokens = 3);
+    assert_eq!(length, "finished by length before max_new_tokens");
+    let stop = what(|r| r.requests[0].finish = Finish::Stop);
+    assert_eq!(stop, "finished by a stop token that is not one");
+    let stopped = what(|r| r.requests[0].output[1] = 0);
+    assert_eq!(stopped, "ends in a stop token, but says otherwise");
+    let beyond = what(|r| r.requests[0].output[0] = 0);
+    assert_eq!(beyond, "goes on after a stop token");
+    let unlogged = what(|r| drop(r.steps.pop()));
+    assert_eq!(unlogged, "its rows end before the row that chose its last token");
+    let unseen = what(|r| {
+        let mut extra = r.requests[0].clone();
+        extra.id = "r2".to_owned();
+        r.requests.push(extra);
+    });
+    assert_eq!(unseen, "no row of any step belongs to it");
+    let blind = what(|r| r.steps[2].schedule.rows[0].logits = 0);
+    assert_eq!(blind, "a token was chosen from a row without logits");
+}
+
+#[test]
+fn a_cancelled_request_may_end_early() {
+    let mut record = honest();
+    record.requests[0].finish = Finish::Cancelled;
+    record.steps.pop();
+    reseal(&mut record);
+    record.check().unwrap();
+}
+
+#[test]
+fn schedules() {
+    let what = |edit: fn(&mut Rows)| match refusal(|r| edit(&mut r.steps[1].schedule.rows[1])) {
+        R::Rows { step: 1, group: 1, what } => what,
+        other => panic!("{other}"),
+    };
+    assert_eq!(what(|rows| rows.request = 2), "no such request");
+    assert_eq!(what(|rows| rows.logits = 2), "logits of more rows than there are");
+    assert_eq!(what(|rows| rows.start = 0), "does not continue where the request's rows ended");
+    assert_eq!(what(|rows| rows.start = u32::MAX), "does not continue where the request's rows ended");
+    // `reseal` cannot be used where the number of rows changes: the leaves no longer fit.
+    let unsealed = |edit: fn(&mut Record)| {
+        let mut record = honest();
+        edit(&mut record);
+        record.check().unwrap_err()
+    };
+    let rows = |edit: fn(&mut Rows)| {
+        let mut record = honest();
+        edit(&mut record.steps[1].schedule.rows[1]);
+        match record.check().unwrap_err() {
+            R::Rows { what, .. } => what,
+            other => panic!("{other}"),
+        }
+    };
+    assert_eq!(rows(|rows| rows.count = 0), "no rows");
+    assert_eq!(rows(|rows| rows.count = 2), "a decode group has exactly one row");
+    let far = |rows: &mut Rows| (rows.kind, rows.count) = (RowKind::Prefill, u32::MAX);
+    assert_eq!(rows(far), "reaches beyond the request's tokens");
+    assert!(matches!(unsealed(|r| r.steps[0].schedule.padded_rows = 2), R::LeafCount { padded: 2, .. }));
+    assert!(matches!(unsealed(|r| r.steps[0].leaves.truncate(2)), R::LeafCount { leaves: 2, .. }));
+    let dispatch = |op: &str| R::Dispatch { step: 0, op: op.to_owned() };
+    assert_eq!(refusal(|r| r.steps[0].schedule.dispatch.ops[0].kernels[1] = 3), dispatch("qkv"));
+    assert_eq!(refusal(|r| r.steps[0].schedule.dispatch.ops[1].splits = 0), dispatch("attention"));
+    assert_eq!(refusal(|r| r.steps[2].index = 3), R::StepIndex { expected: 2, found: 3 });
+    assert_eq!(refusal(|r| r.steps.clear()), R::NoSteps);
+}
+
+#[test]
+fn commitments() {
+    let unsealed = |edit: fn(&mut Record)| {
+        let mut record = honest();
+        edit(&mut record);
+        record.check().unwrap_err()
+    };
+    assert_eq!(unsealed(|r| r.steps[1].leaves.swap(0, 1)), R::StepRoot { step: 1 });
+    assert_eq!(unsealed(|r| r.steps[1].root = r.steps[0].root), R::StepRoot { step: 1 });
+    assert_eq!(unsealed(|r| r.steps[1].chain = r.steps[0].chain), R::ChainBreak { step: 1 });
+    assert_eq!(unsealed(|r| r.steps[1].schedule.padded_rows = 8), R::ChainBreak { step: 1 });
+    assert_eq!(unsealed(|r| r.chain.before = r.chain.after), R::ChainBreak { step: 0 });
+    assert_eq!(unsealed(|r| r.chain.after = r.chain.before), R::ChainEnd);
+}
