@@ -5,6 +5,7 @@
 //! to a terminal.
 
 mod output;
+mod source;
 mod verb;
 
 use clap::Parser;

@@ -1,0 +1,120 @@
+//! `lastbit log`: making a log, and checking one without replaying anything.
+
+use std::path::PathBuf;
+
+use anyhow::Context as _;
+use record::log::{Directory, Expect, verify};
+use record::{Log, PrivateKey, PublicKey};
+use serde::Serialize;
+
+use crate::output::{Format, Outcome};
+
+/// Options.
+#[derive(clap::Args)]
+pub struct Args {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(clap::Subcommand)]
+enum Verb {
+    /// Create an empty log; nothing else ever creates one
+    Init(InitArgs),
+    /// Check signatures, hash chain, checkpoint and record files, without replaying
+    Verify(VerifyArgs),
+}
+
+#[derive(clap::Args)]
+struct InitArgs {
+    /// Folder to create
+    dir: PathBuf,
+
+    /// Name of the log, unique to it: for example `example.org/eu-1`
+    #[arg(long)]
+    origin: String,
+
+    /// Private key that signs the log (made by `lastbit keygen`)
+    #[arg(long, value_name = "FILE")]
+    key: PathBuf,
+}
+
+#[derive(clap::Args)]
+struct VerifyArgs {
+    /// Folder of the log
+    dir: PathBuf,
+
+    /// Public key of the operator
+    #[arg(long, value_name = "FILE")]
+    key: PathBuf,
+
+    #[command(flatten)]
+    format: Format,
+}
+
+#[derive(Serialize)]
+struct Verified {
+    schema: &'static str,
+    verified: bool,
+    origin: Option<String>,
+    acknowledged: u64,
+    unacknowledged: u64,
+    head: Option<String>,
+    refusal: Option<String>,
+}
+
+/// Runs the verb.
+pub fn run(args: Args) -> anyhow::Result<Outcome> {
+    match args.verb {
+        Verb::Init(args) => {
+            let key = PrivateKey::read(&args.key).with_context(|| format!("reading {}", args.key.display()))?;
+            Log::init(&args.dir, &args.origin, &key)?;
+            println!("{} is an empty log named {}", args.dir.display(), args.origin);
+            Ok(Outcome::AllMatch)
+        }
+        Verb::Verify(args) => check(args),
+    }
+}
+
+fn check(args: VerifyArgs) -> anyhow::Result<Outcome> {
+    let key = PublicKey::read(&args.key).with_context(|| format!("reading {}", args.key.display()))?;
+    let directory = Directory::new(&args.dir);
+    let result = verify(&directory, &key, &Expect::default()).and_then(|log| {
+        // A record file may be damaged although the log is not.
+        (0..log.checkpoint.size).try_for_each(|index| log.record(index).map(|_| ()))?;
+        Ok(log)
+    });
+    let report = match &result {
+        Ok(log) => Verified {
+            schema: "lastbit/log-verify/v1",
+            verified: true,
+            origin: Some(log.checkpoint.origin.clone()),
+            acknowledged: log.checkpoint.size,
+            unacknowledged: log.unacknowledged(),
+            head: Some(log.checkpoint.chain.to_string()),
+            refusal: None,
+        },
+        Err(refusal) => Verified {
+            schema: "lastbit/log-verify/v1",
+            verified: false,
+            origin: None,
+            acknowledged: 0,
+            unacknowledged: 0,
+            head: None,
+            refusal: Some(refusal.to_string()),
+        },
+    };
+    args.format.print(&report, || match &result {
+        Ok(log) => println!(
+            "{}: {} acknowledged records verify{}; chain head {}",
+            log.checkpoint.origin,
+            log.checkpoint.size,
+            match log.unacknowledged() {
+                0 => String::new(),
+                n => format!(", and {n} beyond the checkpoint that were never acknowledged"),
+            },
+            log.checkpoint.chain
+        ),
+        Err(refusal) => println!("refused: {refusal}"),
+    })?;
+    Ok(if report.verified { Outcome::AllMatch } else { Outcome::CouldNotTell })
+}
