@@ -75,19 +75,36 @@ fn starts_elsewhere(record: &Record) -> Option<String> {
     Some(format!("request {id} begins at position {start}: its earlier positions are not in this record"))
 }
 
-/// The claim `completeness`: every `unspecified` fact caps the verdict.
+/// The claim `completeness`: an `unspecified` fact that can decide a bit caps the verdict.
+///
+/// Kernels are named by the digest of their text, so the times of a step, the engine's commit and its host build decide no bit of a
+/// device; unspecified, they are named but cap nothing (timing is listed as an uncontrolled channel).
 ///
 /// # Errors
 /// [`record::Error`] when the record has no canonical form.
 pub fn completeness(record: &Record) -> Result<ClaimResult, record::Error> {
-    let missing = record.unspecified()?;
-    Ok(if missing.is_empty() {
-        ClaimResult::holds(ClaimKind::Completeness, "no field is unspecified")
+    let (harmless, missing): (Vec<String>, Vec<String>) =
+        record.unspecified()?.into_iter().partition(|p| decides_no_bit(p));
+    let list = |all: &[String]| {
+        let shown = all.iter().take(8).map(String::as_str).collect::<Vec<_>>().join(", ");
+        let more = if all.len() > 8 { format!(" and {} more", all.len() - 8) } else { String::new() };
+        format!("{shown}{more}")
+    };
+    Ok(if !missing.is_empty() {
+        let detail = format!("unspecified: {}", list(&missing));
+        ClaimResult::new(ClaimKind::Completeness, Verdict::Inconclusive, detail)
+    } else if !harmless.is_empty() {
+        let detail = format!("every field that can decide a bit is stated; not stated: {}", list(&harmless));
+        ClaimResult::holds(ClaimKind::Completeness, detail)
     } else {
-        let shown = missing.iter().take(8).map(String::as_str).collect::<Vec<_>>().join(", ");
-        let more = if missing.len() > 8 { format!(" and {} more", missing.len() - 8) } else { String::new() };
-        ClaimResult::new(ClaimKind::Completeness, Verdict::Inconclusive, format!("unspecified: {shown}{more}"))
+        ClaimResult::holds(ClaimKind::Completeness, "no field is unspecified")
     })
+}
+
+fn decides_no_bit(pointer: &str) -> bool {
+    let step_time =
+        pointer.strip_prefix("/steps/").and_then(|p| p.split_once('/')).is_some_and(|(_, field)| field == "time");
+    step_time || matches!(pointer, "/time" | "/stack/engine/commit" | "/stack/engine/build")
 }
 
 /// The claim `identity`: whatever is declared must be at hand.

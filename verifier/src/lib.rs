@@ -1,8 +1,8 @@
 //! Replays logged inference to the last bit, says what differs first and what else would explain it, and reports.
 //!
 //! * [`verdict`]: what an audit can conclude, and how conclusions fold.
-//! * [`audit`](mod@audit): one record.
-//! * [`replay`]: the door to arithmetic.
+//! * [`audit`](mod@audit): one record; [`log`](mod@log): a whole log.
+//! * [`replay`]: the door to arithmetic; [`engine_replay`]: the engine behind it.
 //! * [`walk`](mod@walk) and [`causes`]: replay pass by pass, and the search for what explains the bits.
 //! * [`result`]: the signed document `audit-result/v1`; [`explain`]: the same in words; [`report`]: the same as a page.
 //!
@@ -11,11 +11,18 @@
 pub mod audit;
 pub mod bound;
 pub mod causes;
+pub mod challenge;
 pub mod checks;
 pub mod compare;
+pub mod disclosure;
+pub mod dot;
+pub mod engine_replay;
 pub mod error;
 pub mod explain;
 pub mod headline;
+pub mod identity;
+pub mod intake;
+pub mod log;
 pub mod ops;
 pub mod plan;
 pub mod ranges;

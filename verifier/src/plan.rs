@@ -86,7 +86,10 @@ impl Plan {
                 rows.extend(step.schedule.each_row().filter(|r| r.request == request).map(|r| (index, r)));
             }
             rows.sort_by_key(|(_, row)| row.position);
-            for chunk in rows.chunks(PREFILL_CHUNK) {
+            // The inner rows of a prompt have no logits: they are passes of their own.
+            let prompt = rows.iter().position(|(_, row)| row.logits).unwrap_or(rows.len());
+            let (prompt, rest) = rows.split_at(prompt);
+            for chunk in prompt.chunks(PREFILL_CHUNK).chain(rest.chunks(PREFILL_CHUNK)) {
                 let first_logits = chunk.iter().position(|(_, row)| row.logits).unwrap_or(chunk.len());
                 let group = Group {
                     request,

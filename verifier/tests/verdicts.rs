@@ -250,6 +250,13 @@ fn unknown_things_fail_closed() {
     assert_eq!(r.verdict, Verdict::Inconclusive);
     assert!(r.headline.contains("/stack/device/driver"), "{}", r.headline);
 
+    // Kernels are named by digest: when the steps ran, and how the host program was built, decides no bit.
+    let mut untimed = Operator::default().serve();
+    untimed.record.time = record::Fact::Unspecified;
+    untimed.record.steps[3].time = record::Fact::Unspecified;
+    untimed.record.stack.engine.build = record::Fact::Unspecified;
+    assert_eq!(untimed.audit().verdict, Verdict::Match);
+
     let mut sampler = Operator::default().serve();
     sampler.record.requests[0].decode.sampler = "beam/3".into();
     let r = sampler.audit();
@@ -260,7 +267,7 @@ fn unknown_things_fail_closed() {
 #[test]
 fn a_mismatch_with_an_unspecified_field_accuses_nobody() {
     let mut served = Operator { machine: Machine::declared("sm_80"), ..Operator::default() }.serve();
-    served.record.stack.engine.build = record::Fact::Unspecified;
+    served.record.parallelism = record::Fact::Unspecified;
     let r = served.audit();
     assert_eq!((r.verdict, claim(&r, ClaimKind::Bits)), (Verdict::Inconclusive, Verdict::Mismatch));
 }

@@ -104,21 +104,38 @@ impl Sampling {
     /// # Errors
     /// [`Error::BadLogits`] if a logit is not finite, [`Error::Sampling`] for parameters that make no sense.
     pub fn choose(&self, logits: &[u32], position: u32) -> Result<Choice> {
+        Ok(best(self.scores(logits, position)?))
+    }
+
+    /// Where `token` stands among the candidates that [`Sampling::choose`] chooses from: 1 for the chosen one; none if it is not among them.
+    ///
+    /// # Errors
+    /// As [`Sampling::choose`].
+    pub fn rank(&self, logits: &[u32], position: u32, token: u32) -> Result<Option<u32>> {
+        let all: Vec<(u32, f64)> = self.scores(logits, position)?.collect();
+        let Some(own) = all.iter().find(|e| e.0 == token) else { return Ok(None) };
+        let better = all.iter().filter(|e| e.1 > own.1 || (e.1 == own.1 && e.0 < own.0)).count();
+        Ok(Some(1 + better as u32))
+    }
+
+    /// Every candidate with its score.
+    fn scores<'a>(&'a self, logits: &'a [u32], position: u32) -> Result<Box<dyn Iterator<Item = (u32, f64)> + 'a>> {
         self.check()?;
         if let Some(bits) = logits.iter().find(|b| !f32::from_bits(**b).is_finite()) {
             return Err(Error::BadLogits { position, bits: *bits });
         }
         let value = |id: u32| f64::from(f32::from_bits(logits[id as usize]));
         let ids = 0..logits.len() as u32;
-        match self {
-            Sampling::Greedy => Ok(best(ids.map(|id| (id, value(id))))),
+        Ok(match self {
+            Sampling::Greedy => Box::new(ids.map(move |id| (id, value(id)))),
             Sampling::Seeded(s) if s.top_k.is_none() && s.top_p.is_none() => {
-                Ok(best(ids.map(|id| (id, s.score(value(id), position, id)))))
+                Box::new(ids.map(move |id| (id, s.score(value(id), position, id))))
             }
             Sampling::Seeded(s) => {
-                Ok(best(s.candidates(ids, value).into_iter().map(|id| (id, s.score(value(id), position, id)))))
+                let kept = s.candidates(ids, value);
+                Box::new(kept.into_iter().map(move |id| (id, s.score(value(id), position, id))))
             }
-        }
+        })
     }
 }
 

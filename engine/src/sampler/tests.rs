@@ -89,3 +89,17 @@ fn nonsense_is_refused() {
         assert!(matches!(error, Err(Error::BadLogits { position: 4, .. })));
     }
 }
+
+#[test]
+fn ranks_agree_with_the_choice() {
+    let logits: Vec<u32> = [0.5f32, 2.0, 2.0, -1.0, 1.0].iter().map(|f| f.to_bits()).collect();
+    let ranks = |s: &Sampling| (0..5).map(|t| s.rank(&logits, 7, t).unwrap()).collect::<Vec<_>>();
+    assert_eq!(ranks(&Sampling::Greedy), [Some(4), Some(1), Some(2), Some(5), Some(3)]);
+    for top_k in [None, Some(3)] {
+        let s = Sampling::Seeded(Seeded { temperature: 0.7, top_k, top_p: None, seed: 9 });
+        let (ranks, choice) = (ranks(&s), s.choose(&logits, 7).unwrap());
+        assert_eq!(ranks[choice.token as usize], Some(1));
+        assert_eq!(ranks[choice.runner_up.unwrap() as usize], Some(2));
+        assert_eq!(ranks.iter().flatten().count(), top_k.unwrap_or(5) as usize);
+    }
+}

@@ -118,6 +118,29 @@ impl Weights {
         }
     }
 
+    fn matrix(&self, target: Target) -> Option<&Matrix> {
+        match target {
+            Target::Embed => Some(&self.embed),
+            Target::FinalNorm => Some(&self.final_norm),
+            Target::LmHead => self.lm_head.as_ref(),
+            Target::AttnNorm(i) => self.layers.get(i).map(|l| &l.attn_norm),
+            Target::Qkv(i) => self.layers.get(i).map(|l| &l.qkv),
+            Target::OProj(i) => self.layers.get(i).map(|l| &l.o_proj),
+            Target::MlpNorm(i) => self.layers.get(i).map(|l| &l.mlp_norm),
+            Target::GateUp(i) => self.layers.get(i).map(|l| &l.gate_up),
+            Target::Down(i) => self.layers.get(i).map(|l| &l.down),
+        }
+    }
+
+    /// The bf16 bits of one weight; none outside the tensor.
+    pub fn element(&self, place: &TensorPlace, row: u32, col: u32) -> Option<u16> {
+        if row >= place.rows || col >= place.cols {
+            return None;
+        }
+        let matrix = self.matrix(place.target)?;
+        matrix.bits.get(place.index(row, col, matrix.cols_pad)).copied()
+    }
+
     /// The bf16 bits of one weight, to be read or changed in place; none outside the tensor.
     pub fn element_mut(&mut self, place: &TensorPlace, row: u32, col: u32) -> Option<&mut u16> {
         if row >= place.rows || col >= place.cols {
@@ -164,6 +187,7 @@ mod tests {
                     let bits = weights.element_mut(&place, row, col).unwrap();
                     assert_eq!(*bits, 0, "{} ({row}, {col}) is somebody else's", place.name);
                     *bits = 1;
+                    assert_eq!(weights.element(&place, row, col), Some(1));
                     count += 1;
                 }
             }

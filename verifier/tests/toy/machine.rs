@@ -68,7 +68,7 @@ fn name(point: Point) -> String {
 struct ToyRun {
     machine: Machine,
     /// K and V columns by request, layer and position.
-    cache: BTreeMap<(u32, u32, u32), (Vec<u16>, Vec<u16>)>,
+    cache: BTreeMap<(u32, u32, u32), [Vec<u16>; 2]>,
 }
 
 impl ToyRun {
@@ -133,10 +133,10 @@ impl Run for ToyRun {
                         .map(|b| pattern(&[2, u64::from(*b), u64::from(position)]))
                         .collect();
                     let v = qkv[2 * WIDTH..].to_vec();
-                    self.cache.insert((group.request, layer, position), (k.clone(), v.clone()));
+                    self.cache.insert((group.request, layer, position), [k.clone(), v.clone()]);
                     let mut seen = vec![u64::from(splits.of("attention")), arithmetic(&self.machine.profile)];
                     for p in 0..=position {
-                        let (k, v) = &self.cache[&(group.request, layer, p)];
+                        let [k, v] = &self.cache[&(group.request, layer, p)];
                         seen.extend(k.iter().chain(v).map(|b| u64::from(*b)));
                     }
                     let seen = mix(&seen);

@@ -1,0 +1,45 @@
+//! One output element of a matrix product, by the emulator's reference: what the GEMM kernel computes for it.
+//!
+//! Used to propose single-bit changes of weights; a proposal counts only after a full replay.
+
+use crate::replay::ReplayError;
+use emulator::format::Elem;
+use emulator::mma::{Instruction, M16N8K16, Operation, Types};
+use emulator::profile::Profile;
+use emulator::scalar::{self, F32, Mods};
+
+/// Elements of K in one instruction.
+const K: usize = 16;
+
+/// `sum x[k] w[k]` on `mma.m16n8k16` bf16, K ascending in `splits` contiguous slices of 16-blocks, their sums added in order.
+///
+/// `x`, `w`: bf16 patterns, one length, a multiple of 16. Returns f32 bits.
+///
+/// # Errors
+/// [`ReplayError::Unknown`] for a profile that is not known or has no such instruction.
+///
+/// **Bits.** Those of the engine's GEMM kernels (`engine::kernels::GemmSpec`), checked against a replay for every operation.
+pub fn dot(profile: &str, x: &[u16], w: &[u16], splits: u32) -> Result<u32, ReplayError> {
+    let unknown = |what: String| ReplayError::Unknown { what };
+    let profile = Profile::by_name(profile).ok_or_else(|| unknown(format!("profile {profile}")))?;
+    let instruction = Instruction::mma(M16N8K16, Types::new(Elem::Bf16, Elem::F32));
+    let operation = profile.mma(&instruction).map_err(|e| unknown(e.to_string()))?;
+    let blocks = x.len().min(w.len()) / K;
+    let slice = blocks.div_ceil(splits.max(1) as usize).max(1);
+    let wide = |bits: &[u16]| -> Vec<u32> { bits.iter().map(|b| u32::from(*b)).collect() };
+    let mut total = None;
+    for s in 0..splits.max(1) as usize {
+        let range = (s * slice * K).min(blocks * K)..((s + 1) * slice * K).min(blocks * K);
+        let mut sum = 0;
+        for (x, w) in x[range.clone()].chunks_exact(K).zip(w[range].chunks_exact(K)) {
+            sum = match operation {
+                Operation::TFdpa(params) => params.dot(&wide(x), &wide(w), sum),
+            };
+        }
+        total = Some(match total {
+            None => sum,
+            Some(before) => scalar::add::<F32>(before, sum, Mods::RN),
+        });
+    }
+    Ok(total.unwrap_or(0))
+}

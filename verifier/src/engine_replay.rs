@@ -1,0 +1,325 @@
+//! The engine as a [`Replayer`]: the same kernels, the same `step`, on whatever device the caller makes.
+
+use crate::error::Error;
+use crate::identity;
+use crate::log::Prepared;
+use crate::ops::{Op, Point};
+use crate::replay::{
+    Choice, Machine, ReplayError, Replayer, Row, Run, Shape, Splits, StepInput, Tensor, WeightChange, WeightRow,
+};
+use engine::device::Device;
+use engine::kv::Slot;
+use engine::model::Model;
+use engine::policy::{self, Dispatch, Mode};
+use engine::runtime::{Engine, Limits, pages_for};
+use engine::step::{Group, Logits, Observe, StepOutput, StepPlan, TapBits};
+use engine::weights::{Scheme, TensorPlace, places};
+use record::Record;
+use record::inference::Decode;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Makes a device of a profile; [`ReplayError::Unknown`] for one that is not known.
+pub type Devices<'a> = dyn Fn(&str) -> Result<Box<dyn Device>, ReplayError> + 'a;
+
+/// A model at hand, and devices to replay on.
+pub struct AtHand<'a> {
+    model: Arc<Model>,
+    devices: &'a Devices<'a>,
+    profiles: Vec<String>,
+}
+
+impl<'a> AtHand<'a> {
+    /// The model, a maker of devices, and the profiles it knows.
+    pub fn new(model: Arc<Model>, devices: &'a Devices<'a>, profiles: Vec<String>) -> Self {
+        Self { model, devices, profiles }
+    }
+
+    /// Compares what a record declares with what is at hand, and prepares the replay if all of it is.
+    ///
+    /// # Errors
+    /// [`Error`] when the engine cannot be made for a reason that is not the record's.
+    pub fn prepare(&self, record: &Record) -> Result<Prepared<'a>, Error> {
+        let profile = &record.stack.device.profile;
+        let mode = Mode::from_policy(&record.stack.dispatch_policy);
+        let (mut identity, mut replayer) = (Vec::new(), None);
+        let device = match (self.devices)(profile) {
+            Ok(device) => Some(device),
+            Err(ReplayError::Unknown { .. }) => None,
+            Err(e) => return Err(e.into()),
+        };
+        match (device, mode) {
+            (Some(device), Some(mode)) => {
+                let engine = Engine::new(self.model.clone(), device, mode, limits(record)).map_err(failed)?;
+                identity.extend(identity::compare(record, &engine)?);
+                if identity.iter().all(|f| f.agrees) {
+                    let replayer_: Box<dyn Replayer> = Box::new(EngineReplayer {
+                        model: self.model.clone(),
+                        devices: self.devices,
+                        profiles: self.profiles.clone(),
+                        mode,
+                        limits: limits(record),
+                        places: places(&self.model.config),
+                    });
+                    replayer = Some(replayer_);
+                }
+            }
+            (device, mode) => identity.extend(identity::unknown(record, device.is_some(), mode.is_some())),
+        }
+        Ok(Prepared { identity, replayer })
+    }
+}
+
+/// An engine large enough for every step of a record, and for each of its requests as one prefill.
+fn limits(record: &Record) -> Limits {
+    let length = |r: &record::inference::Request| (r.prompt.len() + r.output.len()) as u32;
+    let requests = record.requests.len() as u32;
+    let longest = record.requests.iter().map(length).max().unwrap_or(1);
+    let widest = record.steps.iter().map(|s| s.leaves.len() as u32).max().unwrap_or(1);
+    Limits {
+        slots: requests.max(1),
+        pages: pages_for(requests.max(1), longest.max(1)),
+        max_rows: widest.max(longest).max(1),
+    }
+}
+
+struct EngineReplayer<'a> {
+    model: Arc<Model>,
+    devices: &'a Devices<'a>,
+    profiles: Vec<String>,
+    mode: Mode,
+    limits: Limits,
+    places: Vec<TensorPlace>,
+}
+
+fn failed(e: engine::Error) -> ReplayError {
+    ReplayError::Failed { reason: e.to_string() }
+}
+
+impl EngineReplayer<'_> {
+    fn altered(&self, change: &WeightChange) -> Result<Arc<Model>, ReplayError> {
+        let unknown = |what: String| ReplayError::Unknown { what };
+        let mut model = match change {
+            WeightChange::None => return Ok(self.model.clone()),
+            _ => Model::clone(&self.model),
+        };
+        match change {
+            WeightChange::None => {}
+            WeightChange::Quantised(id) => {
+                let scheme = Scheme::from_id(id).ok_or_else(|| unknown(format!("quantisation {id}")))?;
+                model.weights.quantise(&model.config, scheme);
+            }
+            WeightChange::Bit(bit) => {
+                let place = self.places.iter().find(|p| p.name == bit.tensor);
+                let element = place.and_then(|p| model.weights.element_mut(p, bit.row, bit.column));
+                let element = element.ok_or_else(|| unknown(format!("{}[{}, {}]", bit.tensor, bit.row, bit.column)))?;
+                *element ^= 1_u16.checked_shl(bit.bit).unwrap_or(0);
+            }
+        }
+        Ok(Arc::new(model))
+    }
+
+    /// Tensor and row behind an element of an operation's output; a vector's element is its column.
+    fn tensor(&self, point: Point, index: u32, token: u32) -> Option<(String, u32, Option<u32>)> {
+        let c = &self.model.config;
+        let (q, kv) = (c.q_heads * c.head_dim, c.kv_heads * c.head_dim);
+        let layer = |part: &str| Some(format!("model.layers.{}.{part}.weight", point.layer?));
+        Some(match point.op {
+            Op::Embed => ("model.embed_tokens.weight".to_owned(), token, Some(index)),
+            Op::AttnNorm => (layer("input_layernorm")?, 0, Some(index)),
+            Op::MlpNorm => (layer("post_attention_layernorm")?, 0, Some(index)),
+            Op::FinalNorm => ("model.norm.weight".to_owned(), 0, Some(index)),
+            Op::Qkv if index < q => (layer("self_attn.q_proj")?, index, None),
+            Op::Qkv if index < q + kv => (layer("self_attn.k_proj")?, index - q, None),
+            Op::Qkv => (layer("self_attn.v_proj")?, index - q - kv, None),
+            Op::V => (layer("self_attn.v_proj")?, index, None),
+            Op::OProj => (layer("self_attn.o_proj")?, index, None),
+            Op::GateUp if index < c.ffn => (layer("mlp.gate_proj")?, index, None),
+            Op::GateUp => (layer("mlp.up_proj")?, index - c.ffn, None),
+            Op::Down | Op::MlpResidual => (layer("mlp.down_proj")?, index, None),
+            Op::LmHead if c.tied => ("model.embed_tokens.weight".to_owned(), index, None),
+            Op::LmHead => ("lm_head.weight".to_owned(), index, None),
+            Op::RopeQ | Op::K | Op::Attention | Op::AttnResidual | Op::SiluMul => return None,
+        })
+    }
+
+    /// A row as the product sees it: heads of the attention output are padded one by one, everything else at the end.
+    fn padded(&self, op: Op, values: &[u16]) -> Vec<u16> {
+        let part = if op == Op::OProj { self.model.config.head_dim as usize } else { values.len() };
+        let pad = engine::kernels::PAD as usize;
+        let mut out = Vec::new();
+        for piece in values.chunks(part.max(1)) {
+            out.extend_from_slice(piece);
+            out.resize(out.len().next_multiple_of(pad), 0);
+        }
+        out
+    }
+}
+
+impl Replayer for EngineReplayer<'_> {
+    fn start(&self, machine: &Machine) -> Result<Box<dyn Run + '_>, ReplayError> {
+        let device = (self.devices)(&machine.profile)?;
+        let engine = Engine::new(self.altered(&machine.weights)?, device, self.mode, self.limits).map_err(failed)?;
+        Ok(Box::new(EngineRun { engine, slots: BTreeMap::new() }))
+    }
+
+    fn policy(&self, shape: &Shape) -> Result<Splits, ReplayError> {
+        let shape = policy::Shape { rows: shape.rows, logits_rows: shape.logits_rows, max_kv: shape.longest_kv };
+        Ok(named(&policy::dispatch(self.mode, &self.model.config, shape)))
+    }
+
+    fn splittable(&self) -> Vec<String> {
+        named_all(&Dispatch::UNSPLIT).into_iter().map(|(op, _)| op.to_owned()).collect()
+    }
+
+    fn profiles(&self) -> Vec<String> {
+        self.profiles.clone()
+    }
+
+    fn schemes(&self) -> Vec<String> {
+        Scheme::ALL.iter().map(|s| s.id().to_owned()).collect()
+    }
+
+    fn choose(&self, decode: &Decode, logits: &[u32], position: u32, token: u32) -> Result<Choice, ReplayError> {
+        let unknown = |e: engine::Error| ReplayError::Unknown { what: e.to_string() };
+        let sampling = engine::journal::sampling(decode).map_err(unknown)?;
+        // The sampler counts the position that the chosen token will take.
+        let next = position.saturating_add(1);
+        let choice = sampling.choose(logits, next).map_err(failed)?;
+        let rank = sampling.rank(logits, next, token).map_err(failed)?;
+        Ok(Choice { token: choice.token, rank })
+    }
+
+    fn weights(&self, point: Point, index: u32, token: u32) -> Option<WeightRow> {
+        let (tensor, row, column) = self.tensor(point, index, token)?;
+        let place = self.places.iter().find(|p| p.name == tensor)?;
+        let columns = column.map_or(0..place.cols, |c| c..c + 1);
+        let first_column = columns.start;
+        let values: Option<Vec<u16>> = columns.map(|c| self.model.weights.element(place, row, c)).collect();
+        Some(WeightRow { tensor, row, first_column, values: values? })
+    }
+
+    fn dot(&self, profile: &str, op: Op, x: &[u16], w: &[u16], splits: u32) -> Result<u32, ReplayError> {
+        crate::dot::dot(profile, &self.padded(op, x), &self.padded(op, w), splits)
+    }
+
+    fn embeddings(&self, bits: &[u16]) -> Vec<u32> {
+        let (c, table) = (&self.model.config, &self.model.weights.embed);
+        (0..c.vocab_size).filter(|t| table.row(*t).get(..c.hidden as usize) == Some(bits)).collect()
+    }
+}
+
+/// An engine in mid-replay.
+struct EngineRun {
+    engine: Engine,
+    slots: BTreeMap<u32, Slot>,
+}
+
+impl Run for EngineRun {
+    fn step(&mut self, input: &StepInput, splits: &Splits, taps: bool) -> Result<Vec<Row>, ReplayError> {
+        let mut groups = Vec::new();
+        for group in &input.groups {
+            let slot = match self.slots.get(&group.request) {
+                Some(slot) => *slot,
+                None => self.engine.open().map_err(failed)?,
+            };
+            self.slots.insert(group.request, slot);
+            if self.engine.positions(slot).map_err(failed)? > group.start {
+                self.engine.truncate(slot, group.start).map_err(failed)?;
+            }
+            let rows = group.tokens.len() as u32;
+            let logits = match group.logits {
+                0 => Logits::None,
+                1 => Logits::Last,
+                _ => Logits::All,
+            };
+            debug_assert!(group.logits <= rows);
+            groups.push(Group { slot, start: group.start, tokens: group.tokens.clone(), logits });
+        }
+        let observe = if taps { Observe::ACTIVATIONS } else { Observe::STATE };
+        let plan = StepPlan { groups, dispatch: dispatch(splits)?, observe };
+        let output = self.engine.step(&plan).map_err(failed)?;
+        Ok(rows(&output, input, &self.engine.model().config))
+    }
+}
+
+/// The rows of a step's output as the verifier compares them.
+fn rows(output: &StepOutput, input: &StepInput, config: &engine::config::Config) -> Vec<Row> {
+    let shape = |op: engine::ops::Op| op.row_shape(config);
+    let (column, hidden) = (shape(engine::ops::Op::K), shape(engine::ops::Op::Embed));
+    let width = |shape: &[u64]| shape.iter().product::<u64>().max(1) as usize;
+    let mut out: Vec<Row> = Vec::new();
+    for row in &output.rows {
+        let mut outputs = BTreeMap::new();
+        let group = input.groups.get(row.group);
+        for (op, bits) in [(Op::K, &row.k), (Op::V, &row.v)] {
+            for (layer, piece) in (0..).zip(bits.chunks_exact(width(&column))) {
+                outputs.insert(Point::at(layer, op), Tensor::bf16(column.clone(), piece.to_vec()));
+            }
+        }
+        for (i, piece) in (0_u32..).zip(row.boundaries.chunks_exact(width(&hidden))) {
+            let point = i.checked_sub(1).map_or(Point::global(Op::Embed), |layer| Point::at(layer, Op::MlpResidual));
+            outputs.insert(point, Tensor::bf16(hidden.clone(), piece.to_vec()));
+        }
+        if let Some(bits) = &row.logits {
+            outputs.insert(Point::global(Op::LmHead), Tensor::f32(shape(engine::ops::Op::LmHead), bits.clone()));
+        }
+        out.push(Row { request: group.map_or(u32::MAX, |g| g.request), position: row.position, outputs });
+    }
+    for tap in &output.taps {
+        let Some(op) = Op::by_name(tap.at.op.name()) else { continue };
+        let (point, width) = (Point { layer: tap.at.layer, op }, tap.width as usize);
+        for (i, row) in tap.rows.iter().enumerate() {
+            let range = i * width..(i + 1) * width;
+            let tensor = match &tap.bits {
+                TapBits::Bf16(bits) => bits.get(range).map(|b| Tensor::bf16(shape(tap.at.op), b.to_vec())),
+                TapBits::F32(bits) => bits.get(range).map(|b| Tensor::f32(shape(tap.at.op), b.to_vec())),
+            };
+            if let (Some(row), Some(tensor)) = (out.get_mut(*row), tensor) {
+                row.outputs.insert(point, tensor);
+            }
+        }
+    }
+    // The engine computes logits for none, the last or all rows of a group; what was not asked for is not compared.
+    let mut at = 0;
+    for group in &input.groups {
+        let without = group.tokens.len().saturating_sub(group.logits as usize);
+        for row in out.iter_mut().skip(at).take(without) {
+            row.outputs.retain(|p, _| !matches!(p.op, Op::FinalNorm | Op::LmHead));
+        }
+        at += group.tokens.len();
+    }
+    out
+}
+
+/// Choices by operation.
+fn named_all(d: &Dispatch) -> [(&'static str, u32); 6] {
+    [
+        ("qkv", d.qkv),
+        ("attention", d.kv_splits),
+        ("o_proj", d.o_proj),
+        ("gate_up", d.gate_up),
+        ("down", d.down),
+        ("lm_head", d.lm_head),
+    ]
+}
+
+fn named(d: &Dispatch) -> Splits {
+    Splits::new(named_all(d).map(|(op, splits)| (op.to_owned(), splits)))
+}
+
+fn dispatch(splits: &Splits) -> Result<Dispatch, ReplayError> {
+    let d = Dispatch {
+        qkv: splits.of("qkv"),
+        kv_splits: splits.of("attention"),
+        o_proj: splits.of("o_proj"),
+        gate_up: splits.of("gate_up"),
+        down: splits.of("down"),
+        lm_head: splits.of("lm_head"),
+    };
+    if named(&d) != *splits {
+        return Err(ReplayError::Unknown { what: format!("a split in {}", splits.words().join(" ")) });
+    }
+    d.check().map_err(|e| ReplayError::Unknown { what: e.to_string() })?;
+    Ok(d)
+}
