@@ -1,7 +1,7 @@
 //! Nanoseconds per warp (32 lanes) of the vectorised scalar operations, at every level of this machine.
 //!
-//! `cargo bench -p lastbit-emulator --bench warp`. A plain loop over the fastest of several rounds: enough for numbers of
-//! a few nanoseconds, and no framework to build.
+//! `cargo bench -p lastbit-emulator --bench warp`. The fastest of several rounds of a plain
+//! loop: enough for numbers of a few nanoseconds, and no framework to build.
 
 use emulator::mufu::{self, MufuTables};
 use emulator::scalar::lanes::{self, Warp};

@@ -58,8 +58,8 @@ impl Level {
         [Self::Portable, Self::Avx2, Self::Avx512].into_iter().filter(move |level| *level <= best)
     }
 
-    /// The level called `name`: `auto` (the fastest), `off` or `portable`, `avx2`, `avx512`. `None` for an unknown name and for a
-    /// level this machine does not have.
+    /// The level called `name`: `auto` (the fastest), `off` or `portable`, `avx2`, `avx512`. `None` for an unknown name
+    /// and for a level this machine does not have.
     #[must_use]
     pub fn parse(name: &str) -> Option<Self> {
         let level = match name {

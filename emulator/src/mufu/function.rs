@@ -1,6 +1,7 @@
 //! The functions of the unit by name, and which have a model.
 
 use crate::Error;
+use crate::profile::Confidence;
 
 /// A function of the special function unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -50,6 +51,24 @@ impl Function {
     #[must_use]
     pub fn by_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|function| function.name() == name)
+    }
+
+    /// How well the model of this function is established for a GPU generation, and on what
+    /// (`specs/gpu-arithmetic.md` 6.1).
+    #[must_use]
+    pub const fn evidence(self, sm: u32) -> (Confidence, &'static str) {
+        match (self, sm) {
+            (Self::Rcp | Self::Rsq, 80 | 89 | 90) => (
+                Confidence::Hardware,
+                "error counts of exhaustive probes of A100, L40S and H100 are equal to the last digit",
+            ),
+            (Self::Rcp | Self::Rsq, _) => (Confidence::Open, "likely: probed only on sm_80, sm_89 and sm_90"),
+            (Self::Ex2, 75..=90) => {
+                (Confidence::Open, "very likely: the largest error and single published values agree")
+            }
+            (Self::Ex2 | Self::Lg2, _) => (Confidence::Open, "likely: the error bounds of the manuals agree"),
+            (Self::Sin | Self::Cos | Self::Sqrt | Self::Tanh, _) => (Confidence::Open, "no model"),
+        }
     }
 
     /// Succeeds for a function that has a model.

@@ -2,11 +2,12 @@
 //!
 //! The same datapath as the references, without branches: both sides of every case are computed and one is selected.
 //! Three reformulations make it fit 32-bit vectors. The squarer's 17 truncated partial products are one small square and
-//! seven shifts. The sum is shifted before its constant term is added, since that term's low bits are zero. And adding `significand - 2^23` to the exponent field lets a carry renormalise by itself.
+//! seven shifts. The sum is shifted before its constant term is added, since that term's low bits are zero. And adding
+//! `significand - 2^23` to the exponent field lets a carry renormalise by itself.
 //!
 //! # Bits
-//! Equal to [`rcp`](super::rcp()), [`rsq`](super::rsq()), [`ex2`](super::ex2()) and [`lg2`](super::lg2()), bit-compared at
-//! every level over whole binades, boundary patterns and random operands.
+//! Equal to [`rcp`](super::rcp()), [`rsq`](super::rsq()), [`ex2`](super::ex2()) and [`lg2`](super::lg2()), bit-compared
+//! at every level over whole binades, boundary patterns and random operands.
 
 use super::datapath::{Datapath, EX2, LG2, RCP, RSQ};
 use super::ex2::LIMIT;
@@ -142,8 +143,8 @@ fn join(exponent: i32, significand: i32) -> u32 {
 
 /// The interpolated significand, as [`Datapath::interpolate`], in 32 bits.
 ///
-/// `S = a * 2^a_shift + T`, so `S >> shift` is `(a + (T >> a_shift)) >> (shift - a_shift)`. Of `T = b * r + c * q + bias` the
-/// part `b * r` may need 34 bits: the low three bits of `r` are multiplied apart.
+/// `S = a * 2^a_shift + T`, so `S >> shift` is `(a + (T >> a_shift)) >> (shift - a_shift)`. Of `T = b * r + c * q + bias`
+/// the part `b * r` may need 34 bits: the low three bits of `r` are multiplied apart.
 #[inline(always)]
 fn significand<const N: usize>(path: &Datapath, rows: &Rows<N>, fraction: u32) -> i32 {
     let i = (fraction >> path.remainder_bits) as usize & (N - 1);
@@ -157,9 +158,9 @@ fn significand<const N: usize>(path: &Datapath, rows: &Rows<N>, fraction: u32) -
 
 /// The truncated squarer, as [`square`](super::datapath::square).
 ///
-/// The bits of `v` at positions `i` and `j` contribute `2^(i + j - 18)` if `i + j >= 18`. Split `v` at bit 9 into `h` and
-/// `l`: pairs within `h` make exactly `h * h`, pairs within `l` nothing, and the mixed pairs, counted twice, a truncated
-/// product of `h` and `l`.
+/// The bits of `v` at positions `i` and `j` contribute `2^(i + j - 18)` if `i + j >= 18`. Split `v` at bit 9 into `h`
+/// and `l`: pairs within `h` make exactly `h * h`, pairs within `l` nothing, and the mixed pairs, counted twice, a
+/// truncated product of `h` and `l`.
 #[inline(always)]
 fn square(v: u32) -> u32 {
     let (h, l) = (v >> 9, v & 0x1ff);

@@ -47,7 +47,7 @@ impl<const N: usize> Rows<N> {
 pub enum Unit<const N: usize> {
     /// By the interpolator.
     Interpolated(Rows<N>),
-    /// By looking it up: a unit whose dump does not fit the interpolator. One significand in `[2^23, 2^24]` per fraction.
+    /// By looking it up: a unit whose dump does not fit the interpolator. One significand in `[2^23, 2^24]` a fraction.
     Listed(Arc<[u32]>),
 }
 

@@ -14,7 +14,7 @@ pub fn sqrt<F: Ieee>(a: F::Bits, mods: Mods) -> F::Bits {
         Class::Zero => zero::<F>(x.sign, mods),
         Class::Inf if !x.sign => inf::<F>(false, mods),
         Class::Finite(m) if !x.sign => {
-            // value = square * 2^(2 * half - TOP), with an even exponent, so its root is isqrt(square) * 2^(half - TOP/2).
+            // value = square * 2^(2 * half - TOP): the root is isqrt(square) * 2^(half - TOP / 2).
             let half = m.exp.div_euclid(2);
             let square = m.sig << (m.exp.rem_euclid(2));
             let root = square.isqrt();

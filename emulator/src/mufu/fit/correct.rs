@@ -9,9 +9,9 @@
 //! - LG2: a 126-bit sum, increased by `log2((n + 1) / n)` a step.
 //!
 //! # Bits
-//! RCP and RSQ are exact. EX2 and LG2 carry a stated error bound, and an operand whose result is nearer to a tie than the
-//! bound is reported as an error instead of being rounded (there is none in the binades provided). All agree with the
-//! checksums published with the correction files.
+//! RCP and RSQ are exact. EX2 and LG2 carry a stated error bound, and an operand whose result is nearer to a tie than
+//! the bound is reported as an error instead of being rounded (there is none in the binades provided). All agree with
+//! the checksums published with the correction files.
 
 use crate::Error;
 use crate::mufu::Function;
@@ -112,8 +112,8 @@ fn ex2(exponent: u32, mirrored: bool) -> Option<Vec<u32>> {
 
 /// `log2(x)`, x in `[1, 2)`.
 ///
-/// With `z = 1 / (2n + 1)`, `log2((n+1)/n) = 2/ln2 * (z + z^3/3 + z^5/5 ...)`; the terms dropped and the truncations stay
-/// below 2^-120 a step, so the sum's error is below 2^-97.
+/// With `z = 1 / (2n + 1)`, `log2((n+1)/n) = 2/ln2 * (z + z^3/3 + z^5/5 ...)`; the terms dropped and the truncations
+/// stay below 2^-120 a step, so the sum's error is below 2^-97.
 fn lg2() -> Option<Vec<u32>> {
     const FRACTION: u32 = 126;
     let mut sum: u128 = 0;

@@ -43,8 +43,8 @@ impl Dump {
         Ok(Self { function, start, outputs })
     }
 
-    /// A dump in the form of a correction file: little-endian signed integers, 1 or 4 bytes each, that are to be added to
-    /// the correctly rounded result. `stem` names the function and the binade: `rcp-1-2`, `rsq-1-2`, `rsq-2-4`,
+    /// A dump in the form of a correction file: little-endian signed integers, 1 or 4 bytes each, that are to be added
+    /// to the correctly rounded result. `stem` names the function and the binade: `rcp-1-2`, `rsq-1-2`, `rsq-2-4`,
     /// `ex2-1-2`, `ex2-neg1-neg2` or `lg2-1-2`. (The files are distributed compressed; decompressing is the caller's.)
     ///
     /// # Bits

@@ -1,11 +1,11 @@
 //! From a dump of a unit's outputs to its coefficients.
 //!
 //! A dump states every output over a binade ([`Dump`]): 2^16 or 2^17 outputs for the three integers of each segment.
-//! Each output bounds the interpolator's sum; the search is exact ([`fit`] finds every triple that explains all outputs of
-//! a segment, or shows that there is none) and chooses one canonically: smallest `|c|`, then smallest `|b|`, then smallest
-//! `a`. The report says how many there were. Triples that explain all outputs of a complete dump are the same function,
-//! so for RCP, RSQ and EX2 the choice cannot matter; for LG2 a dump of `[1, 2)` leaves low bits open that show only for
-//! operands just below 1, and further samples narrow the choice.
+//! Each output bounds the interpolator's sum; the search is exact ([`fit`] finds every triple that explains all outputs
+//! of a segment, or shows that there is none) and chooses one canonically: smallest `|c|`, then smallest `|b|`, then
+//! smallest `a`. The report says how many there were. Triples that explain all outputs of a complete dump are the same
+//! function, so for RCP, RSQ and EX2 the choice cannot matter. For LG2 it could: operands just below 1 show low bits that
+//! a dump of `[1, 2)` truncates. Samples of other binades narrow it then. (The committed dumps leave one triple each.)
 //!
 //! A function with a segment that does not fit is kept as the list of its outputs ([`Outcome::Listed`]).
 

@@ -9,12 +9,6 @@ use crate::scalar::Compare;
 /// [`scalar::compare`](crate::scalar::compare) in every lane.
 #[must_use]
 pub fn compare(level: Level, op: Compare, ftz: bool, a: &Warp, b: &Warp) -> u32 {
-    let mut relation = [0; 32];
-    if ftz {
-        relate::<true>(level, a, b, &mut relation);
-    } else {
-        relate::<false>(level, a, b, &mut relation);
-    }
     let holds: u32 = match op {
         Compare::Eq => EQUAL,
         Compare::Ne => LESS | GREATER,
@@ -31,8 +25,25 @@ pub fn compare(level: Level, op: Compare, ftz: bool, a: &Warp, b: &Warp) -> u32 
         Compare::Num => LESS | EQUAL | GREATER,
         Compare::Nan => UNORDERED,
     };
-    relation.iter().enumerate().fold(0, |mask, (lane, r)| mask | u32::from(r & holds != 0) << lane)
+    let mut bits = [0; 32];
+    if ftz {
+        relate::<true>(level, holds, a, b, &LANE_BITS, &mut bits);
+    } else {
+        relate::<false>(level, holds, a, b, &LANE_BITS, &mut bits);
+    }
+    bits.iter().fold(0, |mask, bit| mask | bit)
 }
+
+/// The bit of each lane in a mask.
+const LANE_BITS: Warp = {
+    let mut bits = [0; 32];
+    let mut lane = 0;
+    while lane < 32 {
+        bits[lane] = 1 << lane;
+        lane += 1;
+    }
+    bits
+};
 
 const LESS: u32 = 1;
 const EQUAL: u32 = 2;
@@ -40,8 +51,8 @@ const GREATER: u32 = 4;
 const UNORDERED: u32 = 8;
 
 warp_fn! {
-    /// Which one of the four relations holds in each lane.
-    fn relate<const FTZ: bool>(a, b) = lane::<FTZ>;
+    /// The bit of each lane in which one of the relations `holds` is true.
+    fn relate<const FTZ: bool>[holds: u32](a, b, bit) = |a, b, bit| if lane::<FTZ>(a, b) & holds != 0 { bit } else { 0 };
 }
 
 #[inline(always)]
