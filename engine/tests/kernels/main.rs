@@ -1,5 +1,13 @@
 //! The kernels against independent models of their order of operations, on the emulated device.
 
+mod arith;
 mod assemble;
+mod attention;
 mod catalogue;
+mod data;
+mod gemm;
+mod rig;
+mod rope;
+mod rows;
 mod text;
+mod top2;

@@ -16,3 +16,12 @@ fn every_text_parses_to_what_was_printed() {
 fn the_same_spec_gives_the_same_text() {
     assert_eq!(texts(), texts());
 }
+
+#[test]
+fn every_text_passes_the_lint() {
+    for (what, text) in texts() {
+        let module = ptx::parse(&text.ptx).expect("a text parses");
+        let findings: Vec<String> = ptx::lint(&module).iter().map(ToString::to_string).collect();
+        assert!(findings.is_empty(), "{what}:\n{}", findings.join("\n"));
+    }
+}

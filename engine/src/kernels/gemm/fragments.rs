@@ -23,9 +23,7 @@ impl Place {
     pub(super) fn new(k: &mut KernelBuilder, tile: GemmTile) -> Self {
         let tid = k.tid_x();
         let lane = k.and_b32(tid, 31);
-        // Lane 0's word for it: the same in all lanes by construction, as `bar` and `mma` under a branch on it need.
         let warp = k.shr_u32(tid, 5);
-        let warp = k.shfl_idx(warp, 0u32);
         let across = COLS / WARP_COLS;
         let (down, right) = (k.div_u32(warp, across), k.rem_u32(warp, across));
         let (down, right) = (k.mul_lo_u32(down, tile.warp_rows()), k.mul_lo_u32(right, WARP_COLS));

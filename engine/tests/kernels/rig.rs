@@ -1,0 +1,99 @@
+//! Runs one launch every way the emulated device can: at each level of vector instructions and on two threads. Buffers are
+//! exactly as long as the kernel may touch, so that one byte too far is a fault.
+
+use emulator::exec::{Arg, ExecOptions, Memory, Program, launch as run};
+use emulator::simd::Level;
+use engine::kernels::KernelText;
+
+use crate::arith::Gpu;
+
+/// Little-endian words of a buffer.
+pub trait Words {
+    fn bytes(&self) -> Vec<u8>;
+}
+
+impl Words for Vec<u16> {
+    fn bytes(&self) -> Vec<u8> {
+        self.iter().flat_map(|v| v.to_le_bytes()).collect()
+    }
+}
+
+impl Words for Vec<u32> {
+    fn bytes(&self) -> Vec<u8> {
+        self.iter().flat_map(|v| v.to_le_bytes()).collect()
+    }
+}
+
+pub fn u16s(bytes: &[u8]) -> Vec<u16> {
+    bytes.chunks_exact(2).map(|b| u16::from_le_bytes([b[0], b[1]])).collect()
+}
+
+pub fn u32s(bytes: &[u8]) -> Vec<u32> {
+    bytes.chunks_exact(4).map(|b| u32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect()
+}
+
+/// An argument of a launch.
+#[derive(Clone, Copy)]
+pub enum Value<'a> {
+    /// A buffer that is read.
+    In(&'a dyn Words),
+    /// A buffer that is read and written.
+    InOut(&'a dyn Words),
+    /// A buffer of so many bytes that is written.
+    Out(u32),
+    /// The buffer of an earlier argument once more.
+    Same(usize),
+    U32(u32),
+}
+pub use Value::{In, InOut, Out, Same, U32};
+
+/// What an output holds that the kernel did not write.
+const UNWRITTEN: u8 = 0xa5;
+
+/// Launches the kernel every way; all must agree. Returns the bytes of the `InOut` and `Out` buffers, in order.
+pub fn launch(gpu: &Gpu, text: &KernelText, grid: [u32; 3], args: &[Value]) -> Vec<Vec<u8>> {
+    let module = ptx::parse(&text.ptx).unwrap_or_else(|e| panic!("{}: {e}", text.name));
+    let program = Program::compile(&module, &text.name, gpu.profile).unwrap_or_else(|e| panic!("{e}"));
+    let plain = ExecOptions::default();
+    let mut ways: Vec<(String, ExecOptions)> =
+        Level::available().map(|simd| (format!("{simd:?}"), ExecOptions { simd, ..plain })).collect();
+    ways.push(("two threads".into(), ExecOptions { threads: 2, ..plain }));
+    let mut results = ways.into_iter().map(|(way, options)| (way, once(&program, text, grid, args, &options)));
+    let (first_way, first) = results.next().expect("some way to run");
+    for (way, result) in results {
+        assert!(result == first, "{}: {way} differs from {first_way}", text.name);
+    }
+    first
+}
+
+fn once(program: &Program, text: &KernelText, grid: [u32; 3], args: &[Value], options: &ExecOptions) -> Vec<Vec<u8>> {
+    let mut memory = Memory::new();
+    let (mut values, mut written): (Vec<Arg>, Vec<(u64, usize)>) = (Vec::new(), Vec::new());
+    for arg in args {
+        let bytes = match *arg {
+            In(words) | InOut(words) => words.bytes(),
+            Out(bytes) => vec![UNWRITTEN; bytes as usize],
+            Same(index) => {
+                values.push(values[index]);
+                continue;
+            }
+            U32(v) => {
+                values.push(Arg::U32(v));
+                continue;
+            }
+        };
+        let address = memory.alloc(bytes.len() as u64).expect("memory for a test");
+        memory.upload(address, &bytes).expect("the buffer is as long as its bytes");
+        if matches!(arg, InOut(_) | Out(_)) {
+            written.push((address, bytes.len()));
+        }
+        values.push(Arg::U64(address));
+    }
+    run(program, grid, text.block, &values, &memory, options).unwrap_or_else(|e| panic!("{}: {e}", text.name));
+    let read = |(address, len)| {
+        let mut bytes = vec![0; len];
+        memory.download(address, &mut bytes).expect("the buffer is still there");
+        bytes
+    };
+    written.into_iter().map(read).collect()
+}
