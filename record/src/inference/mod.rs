@@ -10,7 +10,7 @@ mod request;
 mod schedule;
 mod stack;
 
-pub use check::{RecordRefusal, RowRef};
+pub use check::{MAX_ID_BYTES, RecordRefusal, RowRef};
 pub use model::{Adapter, FileDigest, Model, Text};
 pub use request::{Decode, Finish, Request};
 pub use schedule::{Dispatch, Execution, OpDispatch, RowKind, Rows, Schedule, Step, StepTime};

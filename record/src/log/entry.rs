@@ -22,7 +22,7 @@ pub struct EntryHeader {
     pub origin: String,
     /// Index of the entry.
     pub sequence: u64,
-    /// Hash of the previous entry, [`entry_hash`]; `null` for the first.
+    /// Hash of the previous entry, `H("lastbit/entry/v1" || 0 || its line without newline)`; `null` for the first.
     pub previous: Option<Digest>,
     /// Digest of the record.
     pub record: Digest,
