@@ -45,3 +45,32 @@ fn printed_kernels_assemble() {
         }
     }
 }
+
+/// What the validator calls an instruction, NVIDIA's assembler calls one too: every form of every
+/// instruction of the subset, in one kernel.
+#[test]
+fn every_form_assembles() {
+    let Some(ptxas) = std::env::var_os("PTXAS") else {
+        eprintln!("SKIPPED every_form_assembles: needs PTXAS=<path of NVIDIA's ptxas>");
+        return;
+    };
+    let mut kernel = common::forms::bench();
+    let forms = common::forms::forms();
+    kernel.body.splice(0..0, forms.into_iter().map(common::forms::inst));
+    let text = ptx::print(&Module::new(vec![kernel]));
+    for arch in ["sm_80", "sm_90", "sm_120"] {
+        if let Err(why) = assemble(Path::new(&ptxas), arch, &text) {
+            let lines: Vec<&str> = text.lines().collect();
+            let said: Vec<String> = why
+                .lines()
+                .map(|w| {
+                    let line = w.split("line ").nth(1).and_then(|r| r.split(';').next());
+                    let index = line.and_then(|l| l.parse::<usize>().ok());
+                    let text = index.and_then(|i| lines.get(i - 1)).unwrap_or(&"");
+                    format!("{w}: {text}")
+                })
+                .collect();
+            panic!("{arch}:\n{}", said.join("\n"));
+        }
+    }
+}

@@ -30,6 +30,15 @@ fn modifiers(ftz: bool, sat: bool) -> Result<(), Defect> {
     }
 }
 
+/// Whether every value of one integer type is a value of another, so that nothing can saturate.
+fn holds_all(to: Type, from: Type) -> bool {
+    match (to.is_signed(), from.is_signed()) {
+        (true, false) => to.bits() > from.bits(),
+        (false, true) => false,
+        _ => to.bits() >= from.bits(),
+    }
+}
+
 /// Checks `cvt[.rnd][.ftz][.sat].to.from`.
 pub(super) fn check(round: Option<Round>, ftz: bool, sat: bool, to: Type, from: Type) -> Result<(), Defect> {
     use Type::{Bf16, F16, F32, F64, Tf32};
@@ -37,7 +46,7 @@ pub(super) fn check(round: Option<Round>, ftz: bool, sat: bool, to: Type, from: 
     match (to, from) {
         _ if to.is_integer() && from.is_integer() => {
             rounding(round, "none between integers", |r| r.is_none())?;
-            modifiers(ftz, false)
+            modifiers(ftz, sat && holds_all(to, from))
         }
         (_, F16 | F32 | F64) if to.is_integer() => {
             rounding(round, INTEGRAL, integral)?;

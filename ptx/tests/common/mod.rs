@@ -2,6 +2,8 @@
 
 #![allow(dead_code)] // each test binary uses some of them
 
+pub mod forms;
+
 use ptx::ast::{AtomOp, Kernel, Module};
 use ptx::builder::{F32, KernelBuilder, R16, R32, R64};
 
