@@ -18,7 +18,7 @@ pub fn print(module: &Module) -> String {
     Text(module).to_string()
 }
 
-/// The text of one instruction of `kernel`, guard included, as it stands in [`print`]'s output: for messages.
+/// The text of one instruction of `kernel`, guard included, as it stands in [`print()`]'s output: for messages.
 #[must_use]
 pub fn print_inst(kernel: &Kernel, inst: &Inst) -> String {
     struct One<'k>(&'k Kernel, &'k Inst);
