@@ -33,11 +33,16 @@ impl RowShapes {
     }
 }
 
-/// Digests of what a row left behind.
+/// What a row left behind, as commitments and evidence files take it.
 ///
 /// # Errors
 /// [`Error::Plan`] if the step did not bring back what the level commits to: see [`Observe`](crate::step::Observe).
-pub fn components(shapes: &RowShapes, output: &StepOutput, row: usize, level: EvidenceLevel) -> Result<RowComponents> {
+pub fn evidence<'a>(
+    shapes: &'a RowShapes,
+    output: &'a StepOutput,
+    row: usize,
+    level: EvidenceLevel,
+) -> Result<RowEvidence<'a>> {
     let missing = |what: &str| Error::Plan { detail: format!("row {row} has no {what}; evidence needs it observed") };
     let index = row;
     let row = output.rows.get(index).ok_or_else(|| missing("place in the step"))?;
@@ -47,7 +52,7 @@ pub fn components(shapes: &RowShapes, output: &StepOutput, row: usize, level: Ev
     if row.top2.is_some() != row.logits.is_some() {
         return Err(missing("logits"));
     }
-    let evidence = RowEvidence {
+    Ok(RowEvidence {
         logits: row.logits.as_ref().map(|bits| TensorView::f32(&shapes.logits, bits)),
         k: pieces(&row.k, &shapes.column),
         v: pieces(&row.v, &shapes.column),
@@ -56,8 +61,7 @@ pub fn components(shapes: &RowShapes, output: &StepOutput, row: usize, level: Ev
             EvidenceLevel::S => None,
             EvidenceLevel::A => Some(activations(shapes, output, index)),
         },
-    };
-    Ok(evidence.components()?)
+    })
 }
 
 /// The tensors of one shape that lie one after another.

@@ -9,13 +9,13 @@ mod identity;
 mod requests;
 mod schedule;
 
-pub use evidence::{RowShapes, components, leaf};
+pub use evidence::{RowShapes, evidence, leaf};
 pub use identity::{ENGINE_NAME, NUMERICS_REVISION, model, stack, text};
 pub use requests::{Asked, decode, request, sampling};
 pub use schedule::{dispatch, kernel_table, schedule};
 
 use record::inference::{ChainSpan, Link, RECORD_TYPE, Step, Time};
-use record::{Digest, EvidenceLevel, Fact, Record};
+use record::{Digest, Evidence, EvidenceLevel, Fact, Record};
 
 use crate::batch::{Kind, Operator, OperatorError, StepLog};
 use crate::error::Result;
@@ -32,6 +32,8 @@ pub struct Journal {
     chain: Digest,
     next_index: u64,
     steps: Vec<Step>,
+    /// The tensors themselves, when they are kept to be opened later.
+    opened: Option<Evidence>,
 }
 
 impl Journal {
@@ -40,7 +42,24 @@ impl Journal {
     pub fn new(engine: &Engine, level: EvidenceLevel, requests: Vec<String>, first_index: u64, before: Digest) -> Self {
         let shapes = RowShapes::of(&engine.model().config);
         let (chain, next_index) = (before, first_index);
-        Self { launches: engine.launches(), shapes, level, requests, before, chain, next_index, steps: Vec::new() }
+        Self {
+            launches: engine.launches(),
+            shapes,
+            level,
+            requests,
+            before,
+            chain,
+            next_index,
+            steps: Vec::new(),
+            opened: None,
+        }
+    }
+
+    /// Keeps every tensor that the leaves commit to, for an evidence file. An operator who can repeat the computation need not.
+    #[must_use]
+    pub fn keeping_evidence(mut self) -> Self {
+        self.opened = Some(Evidence::new(self.before, self.level));
+        self
     }
 
     /// Adds a step.
@@ -53,8 +72,11 @@ impl Journal {
             let next = step.output.rows.get(index + 1);
             let last_of_group = next.is_none_or(|n| n.group != row.group);
             let chosen = if last_of_group { step.emitted[row.group] } else { None };
-            let parts = components(&self.shapes, step.output, index, self.level)?;
-            leaves.push(leaf(&self.requests[step.requests[row.group]], row, chosen, &parts));
+            let left = evidence(&self.shapes, step.output, index, self.level)?;
+            leaves.push(leaf(&self.requests[step.requests[row.group]], row, chosen, &left.components()?));
+            if let Some(opened) = &mut self.opened {
+                opened.add_row(self.next_index, index as u32, &left)?;
+            }
         }
         let groups: Vec<_> = step.plan.groups.iter().zip(step.requests).zip(step.kinds).collect();
         let rows = groups.iter().map(|((group, request), kind)| record::inference::Rows {
@@ -80,9 +102,16 @@ impl Journal {
         &self.steps
     }
 
+    /// Takes the evidence that [`Journal::keeping_evidence`] kept, for the record of this digest.
+    pub fn take_evidence(&mut self, record: Digest) -> Option<Evidence> {
+        let mut opened = self.opened.take()?;
+        opened.record = record;
+        Some(opened)
+    }
+
     /// The record of the batch.
-    pub fn into_record(
-        self,
+    pub fn to_record(
+        &self,
         identity: Identity,
         requests: Vec<record::inference::Request>,
         link: Link,
@@ -95,7 +124,7 @@ impl Journal {
             stack: identity.stack,
             parallelism: Fact::Known(record::inference::Parallelism::single()),
             requests,
-            steps: self.steps,
+            steps: self.steps.clone(),
             chain: ChainSpan { before: self.before, after: self.chain },
             evidence: self.level,
             time,
