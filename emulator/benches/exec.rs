@@ -172,7 +172,7 @@ fn values(count: u32, seed: u32) -> Vec<u8> {
     let mut state = seed;
     let mut next = || {
         state = state.wrapping_mul(0x9e37_79b1).wrapping_add(0x7f4a_7c15);
-        (0x3e80 + ((state >> 16) & 0x01ff) | (state >> 9 & 0x8000)) as u16
+        ((0x3e80 + (state >> 16 & 0x01ff)) | (state >> 9 & 0x8000)) as u16
     };
     (0..count).flat_map(|_| next().to_le_bytes()).collect()
 }

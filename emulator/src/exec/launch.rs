@@ -129,10 +129,10 @@ pub fn launch(
 ) -> Result<LaunchStats, ExecError> {
     let geometry = checked_geometry(program, grid, block)?;
     let params = checked_args(program, args)?;
-    if options.check.is_some() {
-        return super::check::launch(program);
+    if let Some(check) = options.check {
+        return super::check::launch(program, geometry, &params, memory, options, check);
     }
-    let blocks = grid.iter().map(|&n| u64::from(n)).product::<u64>();
+    let blocks = geometry.blocks();
     let matrix = program.warp_mmas(options.simd)?;
     let next = AtomicU64::new(0);
     let stop = AtomicBool::new(false);

@@ -8,8 +8,8 @@
 //! Not modelled: caches, volatile and release/acquire orders (a launch is the only synchronisation between blocks),
 //! and atomicity of 64-bit plain accesses under a race.
 
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 use super::error::{ExecError, Nearest};
 
@@ -111,7 +111,7 @@ impl Memory {
     pub fn alloc_zeroed(&mut self, bytes: u64) -> Result<u64, ExecError> {
         let base = self.alloc(bytes)?;
         if let Some(last) = self.allocations.last_mut() {
-            *last.written.get_mut().unwrap_or_else(|e| e.into_inner()) = Written::All;
+            *last.written.get_mut().unwrap_or_else(PoisonError::into_inner) = Written::All;
         }
         Ok(base)
     }
@@ -138,7 +138,7 @@ impl Memory {
         let index = self.host_range(address, data.len())?;
         let allocation = &mut self.allocations[index];
         let offset = address - allocation.base;
-        let written = allocation.written.get_mut().unwrap_or_else(|e| e.into_inner());
+        let written = allocation.written.get_mut().unwrap_or_else(PoisonError::into_inner);
         written.add(offset..offset + data.len() as u64, allocation.bytes);
         // `host_range` has shown that offsets fit the words, hence a usize.
         let mut at = offset as usize;
@@ -231,6 +231,21 @@ impl Memory {
 }
 
 impl Allocation {
+    /// What has been written; the account is left to the caller until [`Allocation::put_written`].
+    pub fn take_written(&self) -> Written {
+        if self.stored_unchecked.swap(false, Ordering::Relaxed) {
+            // A launch without checker stored somewhere here: nothing is known to be unwritten.
+            return Written::All;
+        }
+        self.written.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Takes the account back after a checked launch.
+    pub fn put_written(&self, written: Written) {
+        self.stored_unchecked.store(false, Ordering::Relaxed);
+        *self.written.lock().unwrap_or_else(PoisonError::into_inner) = written;
+    }
+
     /// The offset of `address`, when all of `[address, address + bytes)` lies inside.
     #[inline(always)]
     pub fn offset(&self, address: u64, bytes: u64) -> Option<u64> {

@@ -25,7 +25,6 @@ mod cfg;
 mod check;
 mod decode;
 mod error;
-#[allow(dead_code)]
 mod fault;
 mod global;
 mod inst;
@@ -40,7 +39,6 @@ mod slots;
 mod threads;
 mod types;
 mod warp;
-#[allow(dead_code)] // the checker that observes is being written
 mod watch;
 
 pub use error::{AccessKind, ExecError, Nearest, Place, Site, SpaceName};

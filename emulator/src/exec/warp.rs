@@ -159,6 +159,11 @@ pub(super) struct Geometry {
 }
 
 impl Geometry {
+    pub fn blocks(&self) -> u64 {
+        // At most 2^31 * 2^16 * 2^16, checked at the launch.
+        self.grid.iter().map(|&n| u64::from(n)).product()
+    }
+
     pub fn threads(&self) -> u32 {
         self.block.iter().product()
     }

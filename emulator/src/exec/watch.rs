@@ -18,6 +18,8 @@ pub(super) struct Access<'a> {
     pub space: Space,
     pub address: &'a V64,
     pub bytes: u32,
+    /// The bytes go to lanes other than the one that names the address.
+    pub collective: bool,
     /// Words stored, to tell whether lanes that store to one address agree. Empty unless a store.
     pub values: &'a [V32],
 }
@@ -57,8 +59,8 @@ pub(super) trait Watch {
     fn wait(&mut self, warp: u32, mask: u32, pending: Option<u32>, memory: &Memory, shared: &mut Shared)
     -> Outcome<()>;
 
-    /// The lanes in `mask` synchronised within the warp.
-    fn warp_sync(&mut self, warp: u32, mask: u32);
+    /// The lanes in `mask`, of those in `live`, synchronised within the warp.
+    fn warp_sync(&mut self, warp: u32, mask: u32, live: u32);
 }
 
 /// Observes nothing.
@@ -92,5 +94,5 @@ impl Watch for Unwatched {
     }
 
     #[inline(always)]
-    fn warp_sync(&mut self, _: u32, _: u32) {}
+    fn warp_sync(&mut self, _: u32, _: u32, _: u32) {}
 }

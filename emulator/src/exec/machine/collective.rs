@@ -131,6 +131,7 @@ pub(super) fn ldmatrix<W: Watch>(
             space: Space::Shared,
             address: &int::widen(&address, false),
             bytes: 16,
+            collective: true,
             values: &[],
         };
         watch.access(access)?;

@@ -262,7 +262,7 @@ fn gather(words: &mut [V32; 4], moved: Moved, from: &[Any], regs: &Registers) {
 
 fn access<'a>(at: At, kind: AccessKind, space: Space, address: &'a V64, bytes: u32, values: &'a [V32]) -> Access<'a> {
     let values = &values[..values.len().min(bytes.div_ceil(4) as usize)];
-    Access { warp: at.warp, pc: at.pc, mask: at.mask, kind, space, address, bytes, values }
+    Access { warp: at.warp, pc: at.pc, mask: at.mask, kind, space, address, bytes, collective: false, values }
 }
 
 /// `cp.async`. Unwatched, the copy is done here and now: a correct kernel cannot tell, since it neither reads the

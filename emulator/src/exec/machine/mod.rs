@@ -116,7 +116,7 @@ fn interpret<W: Watch>(
             }
             Inst::WarpSync { mask: named } => {
                 collective::participants(control, mask, &regs.b32[named as usize])?;
-                watch.warp_sync(index, mask);
+                watch.warp_sync(index, mask, control.live);
             }
 
             Inst::Mov32 { d, a } => {
