@@ -160,17 +160,16 @@ impl Dispatch {
 
 /// Upper ends of the row classes of `throughput/1`; the last class has no end.
 const ROW_CLASSES: [u32; 9] = [1, 2, 3, 4, 6, 8, 12, 16, 32];
-/// K slices wanted in each row class, before the shape of the weight has its say.
+/// K slices wanted in each row class, before the depth of the weight has its say.
 const SLICES: [u32; 10] = [16, 11, 8, 7, 6, 5, 4, 3, 2, 1];
+/// The same for a wide weight, whose columns alone nearly fill the machine.
+const WIDE_SLICES: [u32; 10] = [12, 6, 4, 3, 2, 1, 1, 1, 1, 1];
+/// A weight at least this many times wider than deep is wide.
+const WIDE: u32 = 4;
 /// KV ranges wanted in each row class.
 const KV_RANGES: [u32; 10] = [8, 4, 3, 2, 2, 1, 1, 1, 1, 1];
 /// A KV range shorter than this is not worth a launch.
 const MIN_KV_RANGE: u32 = 32;
-/// A slice holds at least this many 16-blocks of K.
-const MIN_SLICE_BLOCKS: u32 = 2;
-/// A weight this many times wider than deep fills the machine with half the slices.
-const WIDE: u32 = 4;
-
 /// Class of a number of rows, from 0.
 pub fn row_class(rows: u32) -> usize {
     ROW_CLASSES.iter().position(|end| rows <= *end).unwrap_or(ROW_CLASSES.len())
@@ -196,8 +195,7 @@ pub fn dispatch(mode: Mode, config: &Config, shape: Shape) -> Dispatch {
 /// K slices for a row class and a weight `[n, k]`; none of them empty.
 fn slices(class: usize, n: u32, k: u32) -> u32 {
     let blocks = k.div_ceil(PAD);
-    let wanted = if n >= WIDE * k { SLICES[class].div_ceil(2) } else { SLICES[class] };
-    let wanted = wanted.min(blocks / MIN_SLICE_BLOCKS).max(1);
+    let wanted = if n >= WIDE * k { WIDE_SLICES[class] } else { SLICES[class] };
     blocks.div_ceil(blocks.div_ceil(wanted))
 }
 
@@ -232,7 +230,7 @@ mod tests {
             assert_eq!(of(a), of(b));
         }
         assert_eq!(of(33), Dispatch::UNSPLIT);
-        let one = Dispatch { qkv: 6, o_proj: 6, gate_up: 6, down: 16, lm_head: 6, kv_splits: 4 };
+        let one = Dispatch { qkv: 12, o_proj: 12, gate_up: 12, down: 16, lm_head: 12, kv_splits: 4 };
         assert_eq!(of(1), one);
     }
 

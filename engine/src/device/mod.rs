@@ -3,8 +3,10 @@
 //! A device takes kernels as PTX text. The text is parsed and linted *here*, before any device sees it, and is named by its
 //! SHA-256: a kernel that breaks the rules of reproducible PTX cannot be registered, whatever the device would make of it.
 
+mod emulated;
 mod registry;
 
+pub use emulated::{EmulatedDevice, Work};
 pub use registry::{Prepared, prepare};
 
 use crate::error::Result;
