@@ -1,6 +1,9 @@
 //! The emulated GPU as a device.
 
 use emulator::exec::{self, CheckOptions, ExecOptions, Memory, Program};
+use emulator::format::Elem;
+use emulator::mma::{Conversion, Instruction, M16N8K16, Operation, Types, ZeroPolicy};
+use emulator::mufu::MufuTables;
 use emulator::profile::Profile;
 use emulator::simd::Level;
 
@@ -97,7 +100,7 @@ impl EmulatedDevice {
 
 impl Device for EmulatedDevice {
     fn info(&self) -> DeviceInfo {
-        DeviceInfo { kind: "emulated", profile: self.profile.name.to_owned(), description: self.profile.describe() }
+        DeviceInfo { kind: "emulated", profile: self.profile.name.to_owned(), description: arithmetic(&self.profile) }
     }
 
     fn register(&mut self, kernel: &KernelText) -> Result<KernelId> {
@@ -145,5 +148,71 @@ impl Device for EmulatedDevice {
         self.work.instructions += stats.instructions;
         self.work.mmas += stats.mmas;
         Ok(())
+    }
+}
+
+/// What decides a bit of this engine's kernels on a profile: the one matrix instruction they use, and the special-function tables. Scalar
+/// arithmetic is IEEE 754 on all of them. A stable text: records carry its digest.
+fn arithmetic(profile: &Profile) -> String {
+    let instruction = Instruction::mma(M16N8K16, Types::new(Elem::Bf16, Elem::F32));
+    let matrix = match profile.mma(&instruction) {
+        Ok(Operation::TFdpa(t)) => {
+            let conversion = match t.conversion {
+                Conversion::Rz32 => "rz-f32",
+                Conversion::RzE8m13 => "rz-e8m13",
+                Conversion::Rne16 => "rne-f16",
+            };
+            let zeros = match t.zeros {
+                ZeroPolicy::Exclude => "exclude",
+                ZeroPolicy::SentinelMinus126 => "sentinel-126",
+            };
+            let floor = t.floor.map_or_else(|| "none".to_owned(), |e| e.to_string());
+            let (terms, fraction) = (t.max_terms, t.fraction);
+            format!("t-fdpa terms={terms} fraction={fraction} conversion={conversion} zeros={zeros} floor={floor}")
+        }
+        Err(_) => "none".to_owned(),
+    };
+    let mufu = MufuTables::g80().to_text("");
+    format!("lastbit-arithmetic/1\n{}\n{instruction}: {matrix}\n{mufu}", profile.name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernels::AddSpec;
+
+    #[test]
+    fn an_unknown_profile_is_refused_by_name() {
+        let error = EmulatedDevice::new("sm_91").err().map(|e| e.to_string()).unwrap_or_default();
+        assert!(error.contains("sm_91") && error.contains("sm_90"), "{error}");
+    }
+
+    #[test]
+    fn the_arithmetic_names_every_switch() {
+        let text = |p: &Profile| arithmetic(p);
+        let hopper = Profile::by_name("sm_90").unwrap();
+        let line = "mma m16n8k16.f32.bf16.bf16.f32: t-fdpa terms=16 fraction=25 conversion=rz-f32 zeros=exclude";
+        assert!(text(hopper).contains(line), "{}", text(hopper));
+        let mut all: Vec<String> = Profile::all().iter().map(text).collect();
+        all.push(text(&hopper.with_zero_policy(ZeroPolicy::SentinelMinus126)));
+        for (i, a) in all.iter().enumerate() {
+            assert!(all[i + 1..].iter().all(|b| a != b));
+        }
+    }
+
+    #[test]
+    fn one_text_is_one_kernel_and_a_foreign_one_is_refused() {
+        let mut device = EmulatedDevice::new("sm_90").unwrap();
+        let add = AddSpec { width: 16 };
+        let id = device.register(&add.build()).unwrap();
+        assert_eq!(device.register(&add.build()).unwrap(), id);
+        let x = device.alloc(32).unwrap();
+        let args = [x.arg(), x.arg(), x.arg(), Arg::U32(1)];
+        device.launch(id, add.grid(1), &args).unwrap();
+        assert_eq!(device.work().launches, 1);
+        assert!(matches!(device.launch(KernelId(9), [1; 3], &args), Err(Error::Device { .. })));
+        assert!(matches!(device.launch(id, add.grid(1), &args[..3]), Err(Error::Device { .. })));
+        device.free(x).unwrap();
+        assert!(matches!(device.launch(id, add.grid(1), &args), Err(Error::Device { .. })));
     }
 }
