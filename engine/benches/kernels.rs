@@ -1,6 +1,7 @@
 //! Speed of the kernels on the emulated device, one core: GEMM in multiply-adds, RMSNorm and attention in elements and rows.
 //!
-//! `cargo bench -p lastbit-engine --bench kernels [-- PROFILE]` (default `sm_90`). The best of several rounds of a plain loop.
+//! `cargo bench -p lastbit-engine --bench kernels [-- PROFILE]` (default `sm_90`). Time is that of the thread on its processor where
+//! the system tells (Linux), so that other programs count little; elsewhere it is the clock's.
 
 use std::time::Instant;
 
@@ -9,7 +10,15 @@ use emulator::profile::Profile;
 use engine::kernels::{AttentionSpec, GemmOut, GemmSpec, GemmTile, KernelText, PAGE, Q_TILE, RmsNormSpec};
 use half::bf16;
 
-const ROUNDS: usize = 7;
+/// Each measurement goes on for at least this long, as the system updates a thread's time only now and then (some milliseconds).
+const SECONDS: f64 = 0.3;
+
+/// Seconds that this thread has run.
+fn thread_seconds(since: Instant) -> f64 {
+    let stat = std::fs::read_to_string("/proc/thread-self/schedstat").ok();
+    let nanoseconds = stat.as_deref().and_then(|s| s.split(' ').next()?.parse::<f64>().ok());
+    nanoseconds.map_or_else(|| since.elapsed().as_secs_f64(), |ns| ns * 1e-9)
+}
 
 /// A device with one kernel's buffers.
 struct Bench {
@@ -45,21 +54,23 @@ impl Bench {
         Arg::U64(self.memory.alloc(u64::from(bytes)).expect("memory for a benchmark"))
     }
 
-    /// Seconds of the fastest of several launches on one thread.
+    /// Seconds of one launch on one thread, and what it did.
     fn time(&self, text: &KernelText, grid: [u32; 3], args: &[Arg]) -> (f64, LaunchStats) {
         let module = ptx::parse(&text.ptx).expect("a kernel's text parses");
         let program = Program::compile(&module, &text.name, self.profile).expect("a kernel compiles");
-        let mut best = (f64::INFINITY, LaunchStats::default());
-        for _ in 0..ROUNDS {
-            let start = Instant::now();
-            let stats =
-                launch(&program, grid, text.block, args, &self.memory, &ExecOptions::default()).expect("a kernel runs");
-            let seconds = start.elapsed().as_secs_f64();
-            if seconds < best.0 {
-                best = (seconds, stats);
+        let once =
+            || launch(&program, grid, text.block, args, &self.memory, &ExecOptions::default()).expect("a kernel runs");
+        let stats = once();
+        let zero = Instant::now();
+        let start = thread_seconds(zero);
+        for count in 1.. {
+            once();
+            let seconds = thread_seconds(zero) - start;
+            if seconds >= SECONDS {
+                return (seconds / f64::from(count), stats);
             }
         }
-        best
+        unreachable!("the loop has no end")
     }
 }
 
