@@ -1,12 +1,16 @@
 //! Matrix multiply on tensor cores: cp.async double buffering, ldmatrix, `mma.sync.m16n8k16`.
 
 mod copy;
-mod fragments;
+mod few_rows;
+mod place;
+mod rows;
 
 use ptx::builder::{KernelBuilder, P, R32, R64};
 
 use self::copy::Copies;
-use self::fragments::{Accumulators, Place};
+use self::few_rows::FewRows;
+use self::place::Place;
+use self::rows::Rows;
 use super::emit::text;
 use super::{KernelText, PAD};
 
@@ -31,9 +35,11 @@ pub enum GemmOut {
     Partial,
 }
 
-/// Rows of `Y` per block. It decides speed only: a row has the same bits under either.
+/// Rows of `Y` per block. It decides speed only: a row has the same bits under each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum GemmTile {
+    /// 8 rows: decoding a few sequences.
+    M8,
     /// 16 rows: decoding.
     M16,
     /// 64 rows: prefill.
@@ -41,10 +47,17 @@ pub enum GemmTile {
 }
 
 impl GemmTile {
+    /// Every tile, ascending.
+    pub const ALL: [Self; 3] = [GemmTile::M8, GemmTile::M16, GemmTile::M64];
+
     /// The tile that wastes least on a launch of `rows` rows.
     #[must_use]
     pub const fn for_rows(rows: u32) -> Self {
-        if rows <= 16 { GemmTile::M16 } else { GemmTile::M64 }
+        match rows {
+            0..=8 => GemmTile::M8,
+            9..=16 => GemmTile::M16,
+            _ => GemmTile::M64,
+        }
     }
 
     /// Rows of `Y` per block.
@@ -56,7 +69,7 @@ impl GemmTile {
     /// Warps along the rows of a block.
     const fn warps_down(self) -> u32 {
         match self {
-            GemmTile::M16 => 1,
+            GemmTile::M8 | GemmTile::M16 => 1,
             GemmTile::M64 => 2,
         }
     }
@@ -64,6 +77,7 @@ impl GemmTile {
     /// Rows of `Y` per warp.
     const fn warp_rows(self) -> u32 {
         match self {
+            GemmTile::M8 => 8,
             GemmTile::M16 => 16,
             GemmTile::M64 => 32,
         }
@@ -72,6 +86,15 @@ impl GemmTile {
     const fn threads(self) -> u32 {
         32 * self.warps_down() * (COLS / WARP_COLS)
     }
+}
+
+/// What a warp computes of the output, and how it stores it.
+trait Product {
+    /// Adds the products of the stage that starts `now` bytes after the first and has `left` 16-blocks or more.
+    fn stage(&self, spec: &GemmSpec, k: &mut KernelBuilder, now: R32, left: R32);
+
+    /// Stores the rows and columns that exist.
+    fn store(&self, spec: &GemmSpec, k: &mut KernelBuilder, place: &Place, y: R64, rows: R32);
 }
 
 /// `Y[rows, n] = X[rows, k] W[n, k]^T` on `mma.sync.m16n8k16` bf16, K ascending.
@@ -106,6 +129,7 @@ impl GemmSpec {
     #[must_use]
     pub fn build(&self) -> KernelText {
         let tile = match self.tile {
+            GemmTile::M8 => "m8",
             GemmTile::M16 => "m16",
             GemmTile::M64 => "m64",
         };
@@ -118,12 +142,17 @@ impl GemmSpec {
         k.max_ntid(self.tile.threads(), 1, 1);
         let (x, w, y, rows) = (k.param_ptr("x"), k.param_ptr("w"), k.param_ptr("y"), k.param_u32("rows"));
         let (first_block, left) = self.slice(&mut k);
+        let smem = k.shared("stages", 16, 2 * self.stage_bytes());
+        let smem = k.shared_addr(smem);
         let place = Place::new(&mut k, self.tile);
-        let copy = Copies::new(self, &mut k, &place, (x, w, rows), first_block);
-        let live = self.live_subtiles(&mut k, &place, rows);
-        let tiles = Accumulators::new(&mut k, self.tile);
-        self.walk(&mut k, &place, &copy, &live, &tiles, left);
-        self.store(&mut k, &place, &tiles, y, rows);
+        let copies = Copies::new(self, &mut k, &place, (x, w, rows), first_block);
+        let product: Box<dyn Product> = match self.tile {
+            GemmTile::M8 => Box::new(FewRows::new(self, &mut k, &place, smem)),
+            GemmTile::M16 | GemmTile::M64 => Box::new(Rows::new(self, &mut k, &place, smem, rows)),
+        };
+        let to = place.copy_address(&mut k, smem);
+        self.walk(&mut k, &copies, to, &*product, left);
+        product.store(self, &mut k, &place, y, rows);
         text(k.finish(), self.tile.threads())
     }
 
@@ -133,12 +162,17 @@ impl GemmSpec {
         [self.n_pad.div_ceil(COLS), rows.div_ceil(self.tile.rows()), splits]
     }
 
+    /// Rows of `X`, then rows of `W`.
+    fn stage_bytes(&self) -> u32 {
+        (self.tile.rows() + COLS) * ROW
+    }
+
     /// True when some stage may hold fewer than [`STAGE_BLOCKS`] blocks of `K`.
     fn ragged(&self) -> bool {
         self.out == GemmOut::Partial || !(self.k_pad / PAD).is_multiple_of(STAGE_BLOCKS)
     }
 
-    /// First 16-block of this slice and the number of blocks in it.
+    /// First 16-block of this slice (absent: 0) and the number of blocks in it.
     fn slice(&self, k: &mut KernelBuilder) -> (Option<R32>, R32) {
         let blocks = self.k_pad / PAD;
         if self.out != GemmOut::Partial {
@@ -155,27 +189,14 @@ impl GemmSpec {
         (Some(first), k.sub_u32(end, first))
     }
 
-    /// For each 16-row subtile of this warp: whether any of its rows exists.
-    fn live_subtiles(&self, k: &mut KernelBuilder, place: &Place, rows: R32) -> Vec<P> {
-        let subtiles = self.tile.warp_rows() / 16;
-        (0..subtiles)
-            .map(|m| {
-                let row = k.add_u32(place.warp_row, 16 * m);
-                k.setp_lt_u32(row, rows)
-            })
-            .collect()
-    }
-
     /// The walk over `K`: stage `t + 1` is copied while stage `t` is multiplied. One barrier a stage: it makes stage `t` (which every
     /// thread has waited for) visible to all, and tells that all are done with the buffer that stage `t + 1` goes to.
-    fn walk(&self, k: &mut KernelBuilder, place: &Place, copy: &Copies, live: &[P], tiles: &Accumulators, left: R32) {
-        let stage_bytes = (self.tile.rows() + COLS) * ROW;
-        let smem = k.shared("stages", 16, 2 * stage_bytes);
-        let (a, b, to) = place.addresses(k, smem, self.tile);
-        // What the stage being multiplied and the one being filled are away from the first.
+    fn walk(&self, k: &mut KernelBuilder, copies: &Copies, to: R32, product: &dyn Product, left: R32) {
+        let stage_bytes = self.stage_bytes();
+        // How far the stage being multiplied and the one being filled are from the first.
         let (now, next) = (k.mov_b32(0u32), k.mov_b32(stage_bytes));
         let any = k.setp_gt_s32(left, 0);
-        k.if_(any, |k| copy.stage(k, to, left));
+        k.if_(any, |k| copies.stage(k, to, left));
         k.cp_async_commit();
         k.while_(
             |k| k.setp_gt_s32(left, 0),
@@ -186,11 +207,10 @@ impl GemmSpec {
                 let more = k.setp_gt_s32(after, 0);
                 k.if_(more, |k| {
                     let to = k.add_u32(to, next);
-                    copy.stage(k, to, after);
+                    copies.stage(k, to, after);
                 });
                 k.cp_async_commit();
-                let (a, b) = (k.add_u32(a, now), k.add_u32(b, now));
-                self.multiply(k, (a, b), live, tiles, left);
+                product.stage(self, k, now, left);
                 k.set(left, after);
                 k.sub_u32_into(now, stage_bytes, now);
                 k.sub_u32_into(next, stage_bytes, next);
@@ -198,86 +218,46 @@ impl GemmSpec {
         );
     }
 
-    /// The products of one stage. A warp leaves out the subtiles that hold no row.
-    fn multiply(&self, k: &mut KernelBuilder, at: (R32, R32), live: &[P], tiles: &Accumulators, left: R32) {
-        match *live {
-            // A block exists because its first row does.
-            [_] => self.multiply_subtiles(k, at, tiles, 1, left),
-            [first, second] => {
-                k.if_(first, |k| {
-                    k.if_else(
-                        second,
-                        |k| self.multiply_subtiles(k, at, tiles, 2, left),
-                        |k| self.multiply_subtiles(k, at, tiles, 1, left),
-                    );
-                });
-            }
-            _ => unreachable!("a warp has one or two subtiles"),
-        }
-    }
-
-    fn multiply_subtiles(
-        &self,
-        k: &mut KernelBuilder,
-        (a, b): (R32, R32),
-        tiles: &Accumulators,
-        subtiles: usize,
-        left: R32,
-    ) {
+    /// The 16-blocks of a stage that exist, ascending.
+    fn each_block(&self, k: &mut KernelBuilder, left: R32, mut body: impl FnMut(&mut KernelBuilder, u32)) {
         let end = k.label();
         for block in 0..STAGE_BLOCKS {
             if block > 0 && self.ragged() {
                 let over = k.setp_le_s32(left, block);
                 k.bra_if(over, end);
             }
-            tiles.multiply(k, (a, b), subtiles, block);
+            body(k, block);
         }
         k.place(end);
     }
 
-    /// Stores the rows and columns that exist. A thread holds two neighbouring columns of rows `g` and `g + 8` of each tile.
-    fn store(&self, k: &mut KernelBuilder, place: &Place, tiles: &Accumulators, y: R64, rows: R32) {
-        let size = if self.out == GemmOut::Bf16 { 2 } else { 4 };
-        let row_bytes = self.n_pad * size;
-        let g = k.shr_u32(place.lane, 2);
-        let row = k.add_u32(place.warp_row, g);
-        let t = k.and_b32(place.lane, 3);
-        let col = k.mad_lo_u32(t, 2, place.warp_col);
+    /// Bytes of an element of `Y`.
+    fn size(&self) -> u32 {
+        if self.out == GemmOut::Bf16 { 2 } else { 4 }
+    }
+
+    /// Address of an element of `Y`, in this block's slice of it.
+    fn address(&self, k: &mut KernelBuilder, y: R64, (row, rows): (R32, R32), col: R32) -> R64 {
         let line = if self.out == GemmOut::Partial {
             let slice = k.ctaid_z();
             k.mad_lo_u32(slice, rows, row)
         } else {
             row
         };
-        let at = k.mad_wide_u32(line, row_bytes, y);
-        let at = k.mad_wide_u32(col, size, at);
-        // Columns end at a multiple of 16, so a pair of tiles exists or does not as a whole.
-        let pairs: Vec<Option<P>> = (0..WARP_COLS / 16)
-            .map(|pair| {
-                (!self.n_pad.is_multiple_of(COLS)).then(|| {
-                    let first = k.add_u32(place.warp_col, 16 * pair);
-                    k.setp_lt_u32(first, self.n_pad)
-                })
-            })
-            .collect();
-        for (m, half) in (0..tiles.0.len()).flat_map(|m| [(m, 0), (m, 1)]) {
-            let down = 16 * m as u32 + 8 * half as u32;
-            let this = k.add_u32(row, down);
-            let exists = k.setp_lt_u32(this, rows);
-            for (n, acc) in tiles.0[m].iter().enumerate() {
-                let store = match pairs[n / 2] {
-                    Some(column) => k.and_pred(exists, column),
-                    None => exists,
-                };
-                let offset = i64::from(down) * i64::from(row_bytes) + i64::from(8 * n as u32 * size);
-                let (lo, hi) = (acc[2 * half], acc[2 * half + 1]);
-                if self.out == GemmOut::Bf16 {
-                    let both = k.cvt_rn_bf16x2_f32(hi, lo);
-                    k.with_guard(store, |k| k.st_global(at, offset, both));
-                } else {
-                    k.with_guard(store, |k| k.st_global_v(at, offset, [lo, hi]));
-                }
-            }
-        }
+        let at = k.mad_wide_u32(line, self.n_pad * self.size(), y);
+        k.mad_wide_u32(col, self.size(), at)
+    }
+
+    /// Bytes from an element of `Y` to the one so many rows down and columns to the right.
+    fn offset(&self, down: u32, right: u32) -> i64 {
+        (i64::from(down) * i64::from(self.n_pad) + i64::from(right)) * i64::from(self.size())
+    }
+
+    /// Whether the 16 columns `right` of the warp's first exist, where that is not so for every block: `n_pad` ends at a multiple of 16.
+    fn columns_exist(&self, k: &mut KernelBuilder, place: &Place, right: u32) -> Option<P> {
+        (!self.n_pad.is_multiple_of(COLS)).then(|| {
+            let first = k.add_u32(place.warp_col, right);
+            k.setp_lt_u32(first, self.n_pad)
+        })
     }
 }

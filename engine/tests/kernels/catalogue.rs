@@ -17,7 +17,7 @@ pub fn texts() -> Vec<(String, KernelText)> {
         add(format!("{hidden}"), AddSpec { width: h }.build());
         add(format!("{ffn}"), SiluMulSpec { ffn_pad: f }.build());
         add(format!("{vocab}"), Top2Spec { vocab, vocab_pad: v }.build());
-        for tile in [GemmTile::M16, GemmTile::M64] {
+        for tile in GemmTile::ALL {
             for out in [GemmOut::Bf16, GemmOut::F32, GemmOut::Partial] {
                 add(format!("{f}x{h}"), GemmSpec { n_pad: f, k_pad: h, tile, out }.build());
             }

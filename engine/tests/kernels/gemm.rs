@@ -6,7 +6,7 @@ use crate::arith::{Gpu, add, narrow};
 use crate::data::{Rng, value};
 use crate::rig::{In, Out, U32, launch, u16s, u32s};
 
-const TILES: [GemmTile; 2] = [GemmTile::M16, GemmTile::M64];
+const TILES: [GemmTile; 3] = GemmTile::ALL;
 
 /// `x[rows, k] w[n, k]^T` over 16-blocks `from..to` of `k`: f32 bits, `[rows, n]`.
 pub fn model(gpu: &Gpu, x: &[u16], w: &[u16], k: usize, (from, to): (usize, usize)) -> Vec<u32> {

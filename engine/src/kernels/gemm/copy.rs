@@ -2,7 +2,7 @@
 
 use ptx::builder::{KernelBuilder, R32, R64};
 
-use super::fragments::Place;
+use super::place::Place;
 use super::{COLS, GemmSpec, PAD, ROW, STAGE_BLOCKS};
 
 /// What a thread copies for each stage: 16 bytes of every line.
