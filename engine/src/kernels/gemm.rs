@@ -47,7 +47,7 @@ pub enum GemmTile {
 }
 
 impl GemmTile {
-    /// Every tile, ascending.
+    /// Every tile, ascending; `tile as usize` is its place here.
     pub const ALL: [Self; 3] = [GemmTile::M8, GemmTile::M16, GemmTile::M64];
 
     /// The tile that wastes least on a launch of `rows` rows.

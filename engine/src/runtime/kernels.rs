@@ -35,10 +35,10 @@ pub(super) struct Built<S> {
 /// The variants of one matrix product.
 #[derive(Clone, Debug)]
 pub(super) struct Gemm {
-    /// One walk over K, few rows and many rows.
-    whole: [Built<GemmSpec>; 2],
-    /// Slices of K, few rows and many rows.
-    partial: [Built<GemmSpec>; 2],
+    /// One walk over K, by tile.
+    whole: [Built<GemmSpec>; TILES],
+    /// Slices of K, by tile.
+    partial: [Built<GemmSpec>; TILES],
     pub reduce: Built<SplitKReduceSpec>,
 }
 
@@ -60,10 +60,11 @@ impl Gemm {
     }
 }
 
-const TILES: [GemmTile; 2] = [GemmTile::M16, GemmTile::M64];
+const TILES: usize = GemmTile::ALL.len();
 
+/// Index into [`GemmTile::ALL`].
 fn tile(rows: u32) -> usize {
-    usize::from(GemmTile::for_rows(rows) == GemmTile::M64)
+    GemmTile::for_rows(rows) as usize
 }
 
 /// All kernels of a model on a device.
@@ -139,10 +140,13 @@ impl Registrar<'_> {
 
     fn gemm(&mut self, n_pad: u32, k_pad: u32, f32_out: bool) -> Result<Gemm> {
         let out = if f32_out { GemmOut::F32 } else { GemmOut::Bf16 };
-        let mut of = |out, tile| self.add(GemmSpec { n_pad, k_pad, out, tile }, GemmSpec::build);
+        let mut of = |out| -> Result<[Built<GemmSpec>; TILES]> {
+            let [a, b, c] = GemmTile::ALL.map(|tile| self.add(GemmSpec { n_pad, k_pad, out, tile }, GemmSpec::build));
+            Ok([a?, b?, c?])
+        };
         Ok(Gemm {
-            whole: [of(out, TILES[0])?, of(out, TILES[1])?],
-            partial: [of(GemmOut::Partial, TILES[0])?, of(GemmOut::Partial, TILES[1])?],
+            whole: of(out)?,
+            partial: of(GemmOut::Partial)?,
             reduce: self.add(SplitKReduceSpec { n_pad, f32_out }, SplitKReduceSpec::build)?,
         })
     }
