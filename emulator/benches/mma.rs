@@ -2,7 +2,8 @@
 //!
 //! `cargo bench -p lastbit-emulator --bench mma`. Medians of interleaved rounds, so that a busy machine slows every row alike.
 //! Operands are of ordinary size (`normal`), as in a chain of a GEMM: D of one instruction is C of the next; `zeros`: 15 of 16 rows of A
-//! are zero, as in a decode step; `wide`: exponents far outside the window of the fast path; `reference`: the integer reference.
+//! are zero, as in a decode step; `sparse`: three of four elements are zero; `wide`: operands beyond the limit of the fast path;
+//! `special`: a NaN in every row; `reference`: the integer reference.
 
 use emulator::format::Elem::{self, Bf16, F16, F32, Tf32};
 use emulator::mma::layout::Register;
@@ -28,7 +29,9 @@ struct Case {
 enum Data {
     Normal,
     Zeros,
+    Sparse,
     Wide,
+    Special,
 }
 
 fn fragment(registers: usize, elem: Elem, wide: bool, state: &mut u32) -> Vec<Register> {
@@ -36,10 +39,10 @@ fn fragment(registers: usize, elem: Elem, wide: bool, state: &mut u32) -> Vec<Re
         *state = state.wrapping_mul(0x9e37_79b1).wrapping_add(0x7f4a_7c15);
         let r = *state ^ *state >> 15;
         match elem {
-            Tf32 if wide => r & 0x83ff_e000 | 0x6800_0000,
+            Tf32 if wide => r & 0x83ff_e000 | 0x5000_0000,
             Tf32 => r & 0x81ff_e000 | 0x3e00_0000,
             F16 => r & 0x8fff_8fff | 0x3000_3000,
-            _ if wide => r & 0x83ff_83ff | 0x6800_6800,
+            _ if wide => r & 0x83ff_83ff | 0x5000_5000,
             _ => r & 0x81ff_81ff | 0x3e00_3e00,
         }
     };
@@ -53,11 +56,22 @@ impl Case {
         let mut state = 1;
         let wide = matches!(data, Data::Wide);
         let mut a = fragment(mma.layout().a_registers(), ab, wide, &mut state);
-        let b = fragment(mma.layout().b_registers(), ab, wide, &mut state);
+        let mut b = fragment(mma.layout().b_registers(), ab, wide, &mut state);
         let mut note = if reference { " reference" } else { "" };
         match data {
             Data::Normal => {}
             Data::Wide => note = " wide",
+            Data::Sparse => {
+                note = " sparse";
+                for (i, word) in a.iter_mut().chain(&mut b).flatten().enumerate() {
+                    *word &= [0, 0xffff, 0, 0xffff_0000][i * 7 % 11 % 4];
+                }
+            }
+            Data::Special => {
+                note = " special";
+                a[0].fill(0x7fc0_7fc0);
+                a[1].fill(0x7fc0_7fc0);
+            }
             Data::Zeros => {
                 note = " zeros";
                 for register in &mut a {
@@ -113,8 +127,9 @@ fn main() {
         ] {
             cases.push(Case::new(profile, shape, ab, level, Data::Normal, false));
         }
-        cases.push(Case::new("sm_90", M16N8K16, Bf16, level, Data::Zeros, false));
-        cases.push(Case::new("sm_90", M16N8K16, Bf16, level, Data::Wide, false));
+        for data in [Data::Zeros, Data::Sparse, Data::Wide, Data::Special] {
+            cases.push(Case::new("sm_90", M16N8K16, Bf16, level, data, false));
+        }
     }
     cases.push(Case::new("sm_90", M16N8K16, Bf16, Level::Portable, Data::Normal, true));
     for _ in 0..ROUNDS {

@@ -22,8 +22,8 @@ pub(super) unsafe fn run<K: Kernel>(call: &mut Call<'_>) {
 
 #[target_feature(enable = "avx2,fma,f16c,bmi1,bmi2,lzcnt")]
 #[inline(never)]
-fn careful_column(work: &mut careful::Work<'_>) {
-    careful::column(work);
+fn careful_run(s: Avx2, work: &mut careful::Work<'_>) {
+    careful::run(s, work);
 }
 
 /// Calls intrinsics that only need the instructions.
@@ -42,12 +42,7 @@ macro_rules! both {
 }
 
 type V = [__m256i; 2];
-
-#[inline(always)]
-fn nonzero_select(zero: V, otherwise: V, sum: V) -> V {
-    // `zero` is all ones where the tested word is zero.
-    op!([_mm256_blendv_epi8(sum[0], otherwise[0], zero[0]), _mm256_blendv_epi8(sum[1], otherwise[1], zero[1])])
-}
+type D = [__m256d; 4];
 
 #[inline(always)]
 fn toward_zero(a: __m256i) -> __m256i {
@@ -117,6 +112,7 @@ fn transpose_8x4_back(columns: [__m256i; 4]) -> [__m256i; 4] {
 
 impl Lanes for Avx2 {
     type V = V;
+    type D = D;
 
     #[inline(always)]
     fn load(self, from: &[u32; 16]) -> V {
@@ -173,53 +169,45 @@ impl Lanes for Avx2 {
         })
     }
     #[inline(always)]
-    fn max(self, a: V, b: V) -> V {
-        both!(_mm256_max_epi32(a, b))
+    fn max_unsigned(self, a: V, b: V) -> V {
+        both!(_mm256_max_epu32(a, b))
     }
     #[inline(always)]
-    fn min(self, a: V, b: V) -> V {
-        both!(_mm256_min_epi32(a, b))
+    fn min_unsigned(self, a: V, b: V) -> V {
+        both!(_mm256_min_epu32(a, b))
     }
     #[inline(always)]
-    fn add_where_nonzero(self, test: V, otherwise: V, a: V, b: V) -> V {
+    fn clear(self, a: V, lanes: u16) -> V {
+        op!({
+            let bit = _mm256_setr_epi32(1, 2, 4, 8, 16, 32, 64, 128);
+            let keep = |lanes: u16| {
+                _mm256_cmpeq_epi32(_mm256_and_si256(_mm256_set1_epi32(i32::from(lanes)), bit), _mm256_setzero_si256())
+            };
+            [_mm256_and_si256(a[0], keep(lanes)), _mm256_and_si256(a[1], keep(lanes >> 8))]
+        })
+    }
+    #[inline(always)]
+    fn add_where_nonzero_halves(self, test: V, a: V, b: V) -> V {
         let none = op!([_mm256_setzero_si256(); 2]);
-        let zero = both!(_mm256_cmpeq_epi32(test, none));
-        nonzero_select(zero, otherwise, self.add(a, b))
+        let zero = both!(_mm256_cmpeq_epi16(test, none));
+        let sum = both!(_mm256_add_epi16(a, b));
+        both!(_mm256_andnot_si256(zero, sum))
     }
     #[inline(always)]
-    fn shl_halves<const N: u32>(self, a: V) -> V {
-        op!({
-            let count = _mm_cvtsi32_si128(N as i32);
-            [_mm256_sll_epi16(a[0], count), _mm256_sll_epi16(a[1], count)]
-        })
+    fn gt_unsigned(self, a: V, b: V) -> u16 {
+        let larger = self.max_unsigned(a, b);
+        let not_above = both!(_mm256_cmpeq_epi32(larger, b));
+        !self.signs(not_above)
     }
     #[inline(always)]
-    fn shr_halves<const N: u32>(self, a: V) -> V {
-        op!({
-            let count = _mm_cvtsi32_si128(N as i32);
-            [_mm256_srl_epi16(a[0], count), _mm256_srl_epi16(a[1], count)]
-        })
+    fn nonzero(self, a: V) -> u16 {
+        let none = op!([_mm256_setzero_si256(); 2]);
+        let zero = both!(_mm256_cmpeq_epi32(a, none));
+        !self.signs(zero)
     }
     #[inline(always)]
     fn max_halves(self, a: V, b: V) -> V {
         both!(_mm256_max_epu16(a, b))
-    }
-    #[inline(always)]
-    fn add_where_nonzero_halves(self, test: V, otherwise: V, a: V, b: V) -> V {
-        let none = op!([_mm256_setzero_si256(); 2]);
-        let zero = both!(_mm256_cmpeq_epi16(test, none));
-        nonzero_select(zero, otherwise, both!(_mm256_add_epi16(a, b)))
-    }
-    #[inline(always)]
-    fn gt_unsigned(self, a: V, b: V) -> u16 {
-        let flip = self.splat(1 << 31);
-        let (a, b) = (both!(_mm256_xor_si256(a, flip)), both!(_mm256_xor_si256(b, flip)));
-        self.lt_signed(b, a)
-    }
-    #[inline(always)]
-    fn lt_signed(self, a: V, b: V) -> u16 {
-        let less = both!(_mm256_cmpgt_epi32(b, a));
-        self.signs(less)
     }
     #[inline(always)]
     fn signs(self, a: V) -> u16 {
@@ -275,8 +263,105 @@ impl Lanes for Avx2 {
         [[a, b], [c, d], [e, f], [g, h]]
     }
     #[inline(always)]
+    fn widen(self, a: V) -> D {
+        op!({
+            let [low, high] = [_mm256_castsi256_ps(a[0]), _mm256_castsi256_ps(a[1])];
+            [
+                _mm256_cvtps_pd(_mm256_castps256_ps128(low)),
+                _mm256_cvtps_pd(_mm256_extractf128_ps::<1>(low)),
+                _mm256_cvtps_pd(_mm256_castps256_ps128(high)),
+                _mm256_cvtps_pd(_mm256_extractf128_ps::<1>(high)),
+            ]
+        })
+    }
+    #[inline(always)]
+    fn power(self, a: V) -> D {
+        let field = self.add(a, self.splat(1023));
+        op!({
+            let quarter = |a: __m128i| _mm256_castsi256_pd(_mm256_slli_epi64::<52>(_mm256_cvtepu32_epi64(a)));
+            [
+                quarter(_mm256_castsi256_si128(field[0])),
+                quarter(_mm256_extracti128_si256::<1>(field[0])),
+                quarter(_mm256_castsi256_si128(field[1])),
+                quarter(_mm256_extracti128_si256::<1>(field[1])),
+            ]
+        })
+    }
+    #[inline(always)]
+    fn mul_f64(self, a: D, b: D) -> D {
+        op!([
+            _mm256_mul_pd(a[0], b[0]),
+            _mm256_mul_pd(a[1], b[1]),
+            _mm256_mul_pd(a[2], b[2]),
+            _mm256_mul_pd(a[3], b[3]),
+        ])
+    }
+    #[inline(always)]
+    fn add_f64(self, a: D, b: D) -> D {
+        op!([
+            _mm256_add_pd(a[0], b[0]),
+            _mm256_add_pd(a[1], b[1]),
+            _mm256_add_pd(a[2], b[2]),
+            _mm256_add_pd(a[3], b[3]),
+        ])
+    }
+    #[inline(always)]
+    fn truncate_f64(self, a: D) -> D {
+        const MODE: i32 = _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC;
+        op!([
+            _mm256_round_pd::<MODE>(a[0]),
+            _mm256_round_pd::<MODE>(a[1]),
+            _mm256_round_pd::<MODE>(a[2]),
+            _mm256_round_pd::<MODE>(a[3]),
+        ])
+    }
+    #[inline(always)]
+    fn narrow_toward_zero(self, a: D) -> (V, u16) {
+        let (mut out, mut rest) = ([[0; 8]; 2], 0);
+        for quarter in 0..4 {
+            op!({
+                // Dropping bits is truncation, where the result is a normal number: 2^-126 to 2^128.
+                let bits = _mm256_castpd_si256(a[quarter]);
+                let magnitude = _mm256_srli_epi64::<1>(_mm256_slli_epi64::<1>(bits));
+                let low = _mm256_set1_epi64x(((1023 - 126) << 52) - 1);
+                let high = _mm256_set1_epi64x((1023 + 128) << 52);
+                let normal = _mm256_and_si256(_mm256_cmpgt_epi64(magnitude, low), _mm256_cmpgt_epi64(high, magnitude));
+                let zero = _mm256_cmpeq_epi64(magnitude, _mm256_setzero_si256());
+                let rebased = _mm256_sub_epi64(magnitude, _mm256_set1_epi64x((1023 - 127) << 52));
+                let sign = _mm256_and_si256(_mm256_srli_epi64::<32>(bits), _mm256_set1_epi64x(1 << 31));
+                let narrow = _mm256_or_si256(_mm256_srli_epi64::<29>(rebased), sign);
+                let kept = _mm256_and_si256(narrow, normal);
+                let packed = _mm256_permutevar8x32_epi32(kept, _mm256_setr_epi32(0, 2, 4, 6, 0, 0, 0, 0));
+                let to = out[quarter / 2].as_mut_ptr().add(quarter % 2 * 4);
+                // The reference `out` covers the 16 bytes written: quarter is below 4.
+                _mm_storeu_si128(to.cast(), _mm256_castsi256_si128(packed));
+                let done = _mm256_movemask_pd(_mm256_castsi256_pd(_mm256_or_si256(normal, zero)));
+                rest |= (!done as u16 & 15) << (4 * quarter);
+            });
+        }
+        (self.load(out.as_flattened().try_into().expect("sixteen lanes")), rest)
+    }
+    #[inline(always)]
+    fn store_f64(self, a: D, to: &mut [f64; 16]) {
+        let (quarters, _) = to.as_chunks_mut::<4>();
+        for (quarter, a) in quarters.iter_mut().zip(a) {
+            // SAFETY: as `op`; the reference covers the 32 bytes written, unaligned.
+            unsafe { _mm256_storeu_pd(quarter.as_mut_ptr(), a) }
+        }
+    }
+    #[inline(always)]
+    fn max(self, a: V, b: V) -> V {
+        both!(_mm256_max_epi32(a, b))
+    }
+    #[inline(always)]
+    fn where_nonzero(self, test: V, a: V, otherwise: V) -> V {
+        let none = op!([_mm256_setzero_si256(); 2]);
+        let zero = both!(_mm256_cmpeq_epi32(test, none));
+        op!([_mm256_blendv_epi8(a[0], otherwise[0], zero[0]), _mm256_blendv_epi8(a[1], otherwise[1], zero[1])])
+    }
+    #[inline(always)]
     fn careful(self, work: &mut careful::Work<'_>) {
         // SAFETY: as `op`.
-        unsafe { careful_column(work) }
+        unsafe { careful_run(self, work) }
     }
 }

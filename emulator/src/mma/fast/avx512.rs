@@ -22,8 +22,8 @@ pub(super) unsafe fn run<K: Kernel>(call: &mut Call<'_>) {
 
 #[target_feature(enable = "avx512f,avx512bw,avx512cd,avx512dq,avx512vl,avx2,fma,f16c,bmi1,bmi2,lzcnt")]
 #[inline(never)]
-fn careful_column(work: &mut careful::Work<'_>) {
-    careful::column(work);
+fn careful_run(s: Avx512, work: &mut careful::Work<'_>) {
+    careful::run(s, work);
 }
 
 /// Calls an intrinsic that only needs the instructions.
@@ -34,8 +34,11 @@ macro_rules! op {
     };
 }
 
+type D = [__m512d; 2];
+
 impl Lanes for Avx512 {
     type V = __m512i;
+    type D = D;
 
     #[inline(always)]
     fn load(self, from: &[u32; 16]) -> __m512i {
@@ -81,40 +84,32 @@ impl Lanes for Avx512 {
         op!(_mm512_srli_epi32::<N>(a))
     }
     #[inline(always)]
-    fn max(self, a: __m512i, b: __m512i) -> __m512i {
-        op!(_mm512_max_epi32(a, b))
+    fn max_unsigned(self, a: __m512i, b: __m512i) -> __m512i {
+        op!(_mm512_max_epu32(a, b))
     }
     #[inline(always)]
-    fn min(self, a: __m512i, b: __m512i) -> __m512i {
-        op!(_mm512_min_epi32(a, b))
+    fn min_unsigned(self, a: __m512i, b: __m512i) -> __m512i {
+        op!(_mm512_min_epu32(a, b))
     }
     #[inline(always)]
-    fn add_where_nonzero(self, test: __m512i, otherwise: __m512i, a: __m512i, b: __m512i) -> __m512i {
-        op!(_mm512_mask_add_epi32(otherwise, _mm512_test_epi32_mask(test, test), a, b))
+    fn clear(self, a: __m512i, lanes: u16) -> __m512i {
+        op!(_mm512_maskz_mov_epi32(!lanes, a))
     }
     #[inline(always)]
-    fn shl_halves<const N: u32>(self, a: __m512i) -> __m512i {
-        op!(_mm512_slli_epi16::<N>(a))
-    }
-    #[inline(always)]
-    fn shr_halves<const N: u32>(self, a: __m512i) -> __m512i {
-        op!(_mm512_srli_epi16::<N>(a))
-    }
-    #[inline(always)]
-    fn max_halves(self, a: __m512i, b: __m512i) -> __m512i {
-        op!(_mm512_max_epu16(a, b))
-    }
-    #[inline(always)]
-    fn add_where_nonzero_halves(self, test: __m512i, otherwise: __m512i, a: __m512i, b: __m512i) -> __m512i {
-        op!(_mm512_mask_add_epi16(otherwise, _mm512_test_epi16_mask(test, test), a, b))
+    fn add_where_nonzero_halves(self, test: __m512i, a: __m512i, b: __m512i) -> __m512i {
+        op!(_mm512_maskz_add_epi16(_mm512_test_epi16_mask(test, test), a, b))
     }
     #[inline(always)]
     fn gt_unsigned(self, a: __m512i, b: __m512i) -> u16 {
         op!(_mm512_cmpgt_epu32_mask(a, b))
     }
     #[inline(always)]
-    fn lt_signed(self, a: __m512i, b: __m512i) -> u16 {
-        op!(_mm512_cmplt_epi32_mask(a, b))
+    fn nonzero(self, a: __m512i) -> u16 {
+        op!(_mm512_test_epi32_mask(a, a))
+    }
+    #[inline(always)]
+    fn max_halves(self, a: __m512i, b: __m512i) -> __m512i {
+        op!(_mm512_max_epu16(a, b))
     }
     #[inline(always)]
     fn signs(self, a: __m512i) -> u16 {
@@ -189,8 +184,72 @@ impl Lanes for Avx512 {
         })
     }
     #[inline(always)]
+    fn widen(self, a: __m512i) -> D {
+        op!([
+            _mm512_cvtps_pd(_mm256_castsi256_ps(_mm512_castsi512_si256(a))),
+            _mm512_cvtps_pd(_mm256_castsi256_ps(_mm512_extracti64x4_epi64::<1>(a))),
+        ])
+    }
+    #[inline(always)]
+    fn power(self, a: __m512i) -> D {
+        op!({
+            let field = _mm512_add_epi32(a, _mm512_set1_epi32(1023));
+            [
+                _mm512_castsi512_pd(_mm512_slli_epi64::<52>(_mm512_cvtepu32_epi64(_mm512_castsi512_si256(field)))),
+                _mm512_castsi512_pd(_mm512_slli_epi64::<52>(_mm512_cvtepu32_epi64(_mm512_extracti64x4_epi64::<1>(
+                    field,
+                )))),
+            ]
+        })
+    }
+    #[inline(always)]
+    fn mul_f64(self, a: D, b: D) -> D {
+        op!([_mm512_mul_pd(a[0], b[0]), _mm512_mul_pd(a[1], b[1])])
+    }
+    #[inline(always)]
+    fn add_f64(self, a: D, b: D) -> D {
+        op!([_mm512_add_pd(a[0], b[0]), _mm512_add_pd(a[1], b[1])])
+    }
+    #[inline(always)]
+    fn truncate_f64(self, a: D) -> D {
+        op!([
+            _mm512_roundscale_pd::<{ _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC }>(a[0]),
+            _mm512_roundscale_pd::<{ _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC }>(a[1]),
+        ])
+    }
+    #[inline(always)]
+    fn narrow_toward_zero(self, a: D) -> (__m512i, u16) {
+        op!({
+            let half = |a: __m512d| _mm512_cvt_roundpd_ps::<{ _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC }>(a);
+            let low = _mm512_castsi256_si512(_mm256_castps_si256(half(a[0])));
+            let all = _mm512_inserti64x4::<1>(low, _mm256_castps_si256(half(a[1])));
+            // Toward zero, an overflow stops at the largest finite number.
+            let limit = _mm512_set1_pd(f64::from_bits((1023 + 128) << 52));
+            let beyond = |a: __m512d| u16::from(_mm512_cmp_pd_mask::<_CMP_NLT_UQ>(_mm512_abs_pd(a), limit));
+            let magnitude = _mm512_slli_epi32::<1>(all);
+            let rest = beyond(a[0]) | beyond(a[1]) << 8;
+            (_mm512_maskz_mov_epi32(_mm512_test_epi32_mask(magnitude, magnitude), all), rest)
+        })
+    }
+    #[inline(always)]
+    fn store_f64(self, a: D, to: &mut [f64; 16]) {
+        let (halves, _) = to.as_chunks_mut::<8>();
+        for (half, a) in halves.iter_mut().zip(a) {
+            // SAFETY: as `op`; the reference covers the 64 bytes written, unaligned.
+            unsafe { _mm512_storeu_pd(half.as_mut_ptr(), a) }
+        }
+    }
+    #[inline(always)]
+    fn max(self, a: __m512i, b: __m512i) -> __m512i {
+        op!(_mm512_max_epi32(a, b))
+    }
+    #[inline(always)]
+    fn where_nonzero(self, test: __m512i, a: __m512i, otherwise: __m512i) -> __m512i {
+        op!(_mm512_mask_mov_epi32(otherwise, _mm512_test_epi32_mask(test, test), a))
+    }
+    #[inline(always)]
     fn careful(self, work: &mut careful::Work<'_>) {
         // SAFETY: as `op`.
-        unsafe { careful_column(work) }
+        unsafe { careful_run(self, work) }
     }
 }

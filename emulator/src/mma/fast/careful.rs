@@ -1,91 +1,110 @@
-//! The careful path: one column in f64, for whatever leaves the window.
+//! The careful path: whole columns in f64, for whatever leaves the window.
 //!
 //! f64 holds every product of two operands (at most 48 bits), every power of two in reach and every sum of truncated terms exactly, so
 //! again no rounding decides a bit. Infinities and NaNs need no case of their own: IEEE rules give a sum that is NaN or an infinity
 //! exactly when the specification does.
 
-use super::kernel::NO_TERM;
-use super::operand::WORD_BIAS;
+use super::kernel::N;
+use super::lanes::Lanes;
 use crate::mma::{TFdpa, ZeroPolicy};
 use crate::round::rz32;
 
-/// One column: inputs and result.
+/// One step of a tile: inputs, and the results of some columns.
 pub(super) struct Work<'a> {
-    params: &'a TFdpa,
-    terms: usize,
+    pub params: &'a TFdpa,
+    /// Products of the step.
+    pub terms: usize,
+    /// f32 exponent field that the subnormal operands share.
+    pub min_field: u32,
     /// f32 bits of A by k, lanes are rows.
     pub a: [[u32; 16]; 16],
-    /// f32 bits of B by k.
-    pub b: [u32; 16],
-    /// f32 bits of C.
-    pub c: [u32; 16],
-    /// Largest exponent of the products plus twice [`WORD_BIAS`], or below [`NO_TERM`] if there is none.
-    pub words: [u32; 16],
-    /// The result.
-    pub d: [u32; 16],
+    /// f32 bits of B by column, then k.
+    pub b: [[u32; 16]; N],
+    /// f32 bits of C by column, lanes are rows.
+    pub c: [[u32; 16]; N],
+    /// Which columns to compute.
+    pub columns: [bool; N],
+    /// Their results.
+    pub d: [[u32; 16]; N],
 }
 
-impl<'a> Work<'a> {
-    #[inline(always)]
-    pub(super) fn new(params: &'a TFdpa, terms: usize) -> Self {
-        Self { params, terms, a: [[0; 16]; 16], b: [0; 16], c: [0; 16], words: [0; 16], d: [0; 16] }
-    }
-}
-
-/// An exponent below every other: no term.
+/// An exponent below every other, also in a sum with another: no term.
 const NONE: i32 = -10_000;
+/// Exponents below are sums with [`NONE`].
+const NO_TERM: i32 = -5_000;
 
-/// `2^exponent`, for exponents of normal f64.
+/// The unnormalised exponents of f32 whose format has its smallest exponent at `min_field`.
 #[inline(always)]
-fn power(exponent: i32) -> f64 {
-    f64::from_bits(((1023 + exponent) as u64) << 52)
+fn exponents<S: Lanes>(s: S, bits: S::V, min_field: u32, zero: S::V) -> S::V {
+    let magnitude = s.shl::<1>(bits);
+    let field = s.max(s.shr::<24>(magnitude), s.splat(min_field));
+    s.where_nonzero(magnitude, s.sub(field, s.splat(127)), zero)
 }
 
-/// Computes `work.d`.
+/// Computes the columns that `work` asks for.
 #[inline(always)]
-pub(super) fn column(work: &mut Work<'_>) {
+pub(super) fn run<S: Lanes>(s: S, work: &mut Work<'_>) {
     let TFdpa { fraction, zeros, floor, .. } = *work.params;
-    let sentinel = zeros == ZeroPolicy::SentinelMinus126;
-    let floor = if sentinel { NONE } else { floor.unwrap_or(NONE) };
-    let zero_exponent = if sentinel { -126 } else { NONE };
-    let mut scale = [0; 16];
-    for r in 0..16 {
-        let products = if work.words[r] < NO_TERM { NONE } else { work.words[r] as i32 - 2 * WORD_BIAS as i32 };
-        let magnitude = work.c[r] & 0x7fff_ffff;
-        let accumulator = if magnitude == 0 { zero_exponent } else { (magnitude >> 23).max(1) as i32 - 127 };
-        let largest = products.max(accumulator);
-        // Without a term every summand is a zero, so any scale will do.
-        scale[r] = fraction - if largest == NONE { 0 } else { largest.max(floor) };
-    }
-    let mut sums = [0.0; 16];
-    for r in 0..16 {
-        sums[r] = (f64::from(f32::from_bits(work.c[r])) * power(scale[r])).trunc();
-    }
+    let (zero, floor) = match zeros {
+        ZeroPolicy::SentinelMinus126 => (-126, NONE),
+        ZeroPolicy::Exclude => (NONE, floor.unwrap_or(NONE)),
+    };
+    let splat = |value: i32| s.splat(value as u32);
+    let zero = splat(zero);
+    let mut a = [s.widen(zero); 16];
+    let mut a_exponents = [zero; 16];
     for k in 0..work.terms {
-        let b = f64::from(f32::from_bits(work.b[k]));
-        for r in 0..16 {
-            sums[r] += (f64::from(f32::from_bits(work.a[k][r])) * b * power(scale[r])).trunc();
+        let bits = s.load(&work.a[k]);
+        (a[k], a_exponents[k]) = (s.widen(bits), exponents(s, bits, work.min_field, zero));
+    }
+    for n in 0..N {
+        if !work.columns[n] {
+            continue;
+        }
+        let c = s.load(&work.c[n]);
+        let mut largest = exponents(s, c, 1, zero);
+        for k in 0..work.terms {
+            let b = exponents(s, s.splat(work.b[n][k]), work.min_field, zero);
+            largest = s.max(largest, s.add(a_exponents[k], b));
+        }
+        // Without a term every summand is a zero, so any scale will do.
+        largest =
+            s.where_nonzero(s.max(s.sub(largest, splat(NO_TERM)), splat(0)), s.max(largest, splat(floor)), splat(0));
+        let up = s.power(s.sub(splat(fraction), largest));
+        let mut sum = s.truncate_f64(s.mul_f64(s.widen(c), up));
+        for k in 0..work.terms {
+            let product = s.mul_f64(a[k], s.widen(s.splat(work.b[n][k])));
+            sum = s.add_f64(sum, s.truncate_f64(s.mul_f64(product, up)));
+        }
+        let value = s.mul_f64(sum, s.power(s.sub(largest, splat(fraction))));
+        let (narrow, rest) = s.narrow_toward_zero(value);
+        s.store(narrow, &mut work.d[n]);
+        if rest != 0 {
+            let mut values = [0.0; 16];
+            s.store_f64(value, &mut values);
+            for r in 0..16 {
+                if rest >> r & 1 == 1 {
+                    work.d[n][r] = convert(values[r]);
+                }
+            }
         }
     }
-    for r in 0..16 {
-        work.d[r] = convert(sums[r], scale[r]);
-    }
 }
 
-/// `sum * 2^-scale` as f32, toward zero; `sum` is an integer below 2^53, an infinity or NaN.
-#[inline(always)]
-fn convert(sum: f64, scale: i32) -> u32 {
-    let bits = (sum * power(-scale)).to_bits();
-    let sign = (bits >> 32) as u32 & 0x8000_0000;
-    let field = (bits >> 52 & 0x7ff) as i32 - (1023 - 127);
-    if (1..255).contains(&field) {
-        return sign | (field as u32) << 23 | (bits >> 29) as u32 & 0x007f_ffff;
-    }
-    if sum.is_nan() {
+/// `value` as f32, toward zero, with the rules of the final conversion.
+pub(super) fn convert(value: f64) -> u32 {
+    let bits = value.to_bits();
+    let (sign, field) = (bits >> 63, (bits >> 52 & 0x7ff) as i32);
+    if value.is_nan() {
         0x7fff_ffff
-    } else if field >= 255 {
-        sign | 0x7f80_0000
+    } else if field >= 1023 + 128 {
+        (sign as u32) << 31 | 0x7f80_0000
+    } else if field == 0 {
+        // Zero: the smallest nonzero magnitude here is far above the subnormals of f64.
+        0
     } else {
-        rz32(sum as i128, -scale)
+        // The significand with its leading one, in units of 2^(field - 1023 - 52).
+        let significand = i128::from(bits & ((1 << 52) - 1) | 1 << 52);
+        rz32(if sign == 0 { significand } else { -significand }, field - 1023 - 52)
     }
 }

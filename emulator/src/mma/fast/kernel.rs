@@ -2,32 +2,30 @@
 
 use super::careful::Work;
 use super::lanes::Lanes;
-use super::operand::{A, B, Operand, SENTINEL_WORDS, WORD_BIAS, halves};
+use super::operand::{A, B, Operand, halves};
 use super::{Call, Kernel};
-use crate::mma::{TFdpa, ZeroPolicy};
+use crate::mma::TFdpa;
 use std::marker::PhantomData;
 
 /// Columns of the tile.
-const N: usize = 8;
-/// Largest `h` of the window.
-const WINDOW: u32 = 125;
-/// Word of a sum of two exponents: `exponent + SUM_BIAS`. A sum with a zero operand excluded is below [`NO_TERM`].
-const SUM_BIAS: u32 = 2 * WORD_BIAS;
-/// Smallest word of a term that takes part.
-pub(super) const NO_TERM: u32 = 1024;
+pub(super) const N: usize = 8;
+/// Exponent fields sit at bit 23.
+const FIELD: u32 = 23;
+/// The largest `h` of the window, in the place of the exponent field.
+const WINDOW: u32 = 125 << FIELD;
 
-/// Switches for the tests: mistakes that the suite must notice, and a count of who computed what.
+/// Switches for the tests (mistakes that the suite must notice), and a count of who computed what.
 pub(super) trait Hooks {
     /// Whether an overflow of i32 is noticed.
     const NOTICE_OVERFLOW: bool = true;
-    /// Whether infinities and NaNs are noticed.
-    const NOTICE_SPECIALS: bool = true;
+    /// Whether operands beyond the limit, infinities and NaNs among them, are noticed.
+    const NOTICE_LIMIT: bool = true;
     /// Whether outputs below the window are noticed.
     const NOTICE_SMALL: bool = true;
     /// Whether outputs above the window are noticed.
     const NOTICE_LARGE: bool = true;
-    /// Whether zero operands are kept out of the alignment when the policy says so.
-    const EXCLUDE_ZEROS: bool = true;
+    /// Whether an output below the window is known to be zero only if all its terms are.
+    const NOTICE_TERMS: bool = true;
     /// Whether the accumulator takes part in the alignment.
     const ALIGN_ACCUMULATOR: bool = true;
     /// Whether the sum is converted toward zero.
@@ -52,51 +50,32 @@ impl Hooks for Production {
 /// T-FDPA of `2 * PAIRS` products in `BLOCKS` steps, of operands `T`, on m16n8.
 pub(super) struct Dense<T, H, const PAIRS: usize, const BLOCKS: usize>(PhantomData<(T, H)>);
 
-/// Constants of a call.
-struct Constants<V> {
-    /// Word of a zero accumulator.
-    zero_c: V,
-    /// `F + SUM_BIAS`, from which a word is subtracted to give `h`.
-    top: V,
-    /// Largest `h` of the window.
-    window: V,
-    /// `h` from here on has no nonzero term.
-    no_term: V,
+/// What a step reads: operands taken apart, and whether one of them is beyond the limit.
+struct Operands<'a, V> {
+    a: &'a A<V>,
+    b: &'a B,
+    beyond: bool,
 }
 
 impl<T: Operand, H: Hooks, const PAIRS: usize, const BLOCKS: usize> Kernel for Dense<T, H, PAIRS, BLOCKS> {
     #[inline(always)]
     fn run<S: Lanes>(s: S, call: &mut Call<'_>) {
-        let sentinel = call.params.zeros == ZeroPolicy::SentinelMinus126 || !H::EXCLUDE_ZEROS;
-        let fraction = call.params.fraction as u32;
-        let constants = Constants {
-            zero_c: s.splat(if sentinel { SUM_BIAS - 126 } else { 0 }),
-            top: s.splat(fraction + SUM_BIAS),
-            window: s.splat(WINDOW),
-            no_term: s.splat(fraction + SUM_BIAS - NO_TERM + 1),
-        };
-        let zero = s.splat(if sentinel { SENTINEL_WORDS } else { 0 });
-
-        let a = T::a::<S, PAIRS>(s, call.a, zero);
+        let a = T::a::<S, PAIRS>(s, call.a);
         let mut b = B { values: [[0; 16]; 8], words: [[0; 16]; 4] };
-        let mut largest = T::b::<S, PAIRS>(s, call.b, zero, &mut b);
+        let mut largest = T::b::<S, PAIRS>(s, call.b, &mut b);
         for words in &a.words[..PAIRS] {
             largest = s.max_halves(largest, *words);
         }
-        let special = s.gt_unsigned(fold_halves(s, largest), s.splat(T::SPECIAL - 1)) != 0 && H::NOTICE_SPECIALS;
+        let limit = s.splat(T::limit(call.params.fraction) << FIELD);
+        let beyond = s.gt_unsigned(fold_halves(s, largest), limit) != 0 && H::NOTICE_LIMIT;
 
+        let operands = Operands { a: &a, b: &b, beyond };
         let mut c = load_accumulators(s, call);
         for block in 0..BLOCKS {
-            c = step::<S, T, H, PAIRS, BLOCKS>(s, call.params, &constants, &a, &b, &c, block, special);
+            c = step::<S, T, H, PAIRS, BLOCKS>(s, call.params, &operands, &c, block);
         }
         store_accumulators(s, call, c);
     }
-}
-
-/// The larger half of each word.
-#[inline(always)]
-fn fold_halves<S: Lanes>(s: S, words: S::V) -> S::V {
-    s.max(s.shr::<16>(words), s.and(words, s.splat(0xffff)))
 }
 
 /// C by columns of 16 rows.
@@ -124,35 +103,45 @@ fn store_accumulators<S: Lanes>(s: S, call: &mut Call<'_>, columns: [S::V; N]) {
     }
 }
 
-/// One hardware step on the whole tile.
-#[allow(clippy::too_many_arguments)] // An internal function, inlined into one place.
+/// What a step found for each column, before it is known whether all of it counts.
+struct Found<V> {
+    /// The result.
+    d: [V; N],
+    /// `h`, in the place of the exponent field.
+    shift: [V; N],
+    /// Top bit set where i32 overflowed.
+    overflow: [V; N],
+}
+
+/// One hardware step on the whole tile: C of the next.
 #[inline(always)]
 fn step<S: Lanes, T: Operand, H: Hooks, const PAIRS: usize, const BLOCKS: usize>(
     s: S,
     params: &TFdpa,
-    constants: &Constants<S::V>,
-    a: &A<S::V>,
-    b: &B,
+    operands: &Operands<'_, S::V>,
     c: &[S::V; N],
     block: usize,
-    special: bool,
 ) -> [S::V; N] {
     let pairs = PAIRS / BLOCKS;
     let first = block * pairs;
-    let mut out = [s.splat(0); N];
-    let mut left_window = [0_u16; N];
-    let mut any_left = 0_u16;
+    let Operands { a, b, beyond } = *operands;
+    // Both exponents of a product carry a bias, so everything that is compared with it carries two.
+    let top = s.splat((params.fraction as u32 + 254) << FIELD);
+    let none = s.splat(0);
+    let mut found = Found { d: [none; N], shift: [none; N], overflow: [none; N] };
+    let (mut largest_shift, mut overflows) = (none, none);
     for n in 0..N {
-        let word = s.max(product_word::<S, T>(s, a, b, n, first, pairs), accumulator_word::<S, H>(s, constants, c[n]));
-        let h = s.sub(constants.top, word);
-        let mut left = s.gt_unsigned(h, constants.window) & s.lt_signed(h, constants.no_term);
-        if !H::NOTICE_SMALL {
-            left &= s.signs(h);
+        let mut words = s.add(a.words[first], s.splat(b.words::<T>(first, n)));
+        for pair in first + 1..first + pairs {
+            words = s.max_halves(words, s.add(a.words[pair], s.splat(b.words::<T>(pair, n))));
         }
-        if !H::NOTICE_LARGE {
-            left &= !s.signs(h);
+        let mut exponent = fold_halves(s, words);
+        if H::ALIGN_ACCUMULATOR {
+            let accumulator = s.add(s.and(c[n], s.splat(0xff << FIELD)), s.splat(127 << FIELD));
+            exponent = s.max_unsigned(exponent, accumulator);
         }
-        let shift = s.shl::<23>(s.min(h, constants.window));
+        let shift = s.sub(top, exponent);
+        largest_shift = s.max_unsigned(largest_shift, shift);
 
         let mut products = term(s, s.mul(a.values[2 * first], s.splat(b.value::<T>(2 * first, n))), shift);
         for k in 2 * first + 1..2 * (first + pairs) {
@@ -161,32 +150,24 @@ fn step<S: Lanes, T: Operand, H: Hooks, const PAIRS: usize, const BLOCKS: usize>
         let accumulator = term(s, c[n], shift);
         let sum = s.add(products, accumulator);
         // With fewer products than 16, i32 holds products and accumulator.
-        if pairs == 8 && H::NOTICE_OVERFLOW {
-            left |= s.signs(s.overflow(products, accumulator, sum));
+        if pairs == 8 {
+            found.overflow[n] = s.overflow(products, accumulator, sum);
+            overflows = s.or(overflows, found.overflow[n]);
         }
         #[cfg(test)]
         let converted = if H::CONVERT_TOWARD_ZERO { s.to_float_toward_zero(sum) } else { s.to_float_nearest(sum) };
         #[cfg(not(test))]
         let converted = s.to_float_toward_zero(sum);
-        out[n] = s.mul(converted, s.sub(s.splat(0x3f80_0000), shift));
-        left_window[n] = left;
-        any_left |= left;
+        found.d[n] = s.mul(converted, s.sub(s.splat(127 << FIELD), shift));
+        found.shift[n] = shift;
     }
-    if special || any_left != 0 {
-        recompute::<S, T, H, PAIRS, BLOCKS>(
-            s,
-            params,
-            a,
-            b,
-            c,
-            block,
-            if special { [!0; N] } else { left_window },
-            &mut out,
-        );
+    let outside = s.gt_unsigned(largest_shift, s.splat(WINDOW)) != 0;
+    if outside || beyond || pairs == 8 && s.signs(overflows) != 0 {
+        mend::<S, T, H, PAIRS, BLOCKS>(s, params, operands, c, block, &mut found);
     } else {
         H::count(0);
     }
-    out
+    found.d
 }
 
 /// The integer `p * 2^h`, toward zero; `shift` is h in the place of the exponent field.
@@ -195,58 +176,106 @@ fn term<S: Lanes>(s: S, p: S::V, shift: S::V) -> S::V {
     s.truncate(s.add(p, shift))
 }
 
-/// `E + SUM_BIAS` over the products of one column, or below [`NO_TERM`].
+/// The larger half of each word, in the place of an f32 exponent field (with one bit more above it).
 #[inline(always)]
-fn product_word<S: Lanes, T: Operand>(s: S, a: &A<S::V>, b: &B, n: usize, first: usize, pairs: usize) -> S::V {
-    let mut words = s.add(a.words[first], s.splat(b.words::<T>(first, n)));
-    for pair in first + 1..first + pairs {
-        words = s.max_halves(words, s.add(a.words[pair], s.splat(b.words::<T>(pair, n))));
-    }
-    fold_halves(s, words)
+fn fold_halves<S: Lanes>(s: S, words: S::V) -> S::V {
+    s.max_unsigned(s.shl::<16>(words), s.and(words, s.splat(0xffff_0000)))
 }
 
-/// The same of an accumulator. A subnormal gets exponent -127, which is as far outside the window as -126.
+/// Mends the outputs that do not count: those without a term are zero, columns with others are computed again.
 #[inline(always)]
-fn accumulator_word<S: Lanes, H: Hooks>(s: S, constants: &Constants<S::V>, c: S::V) -> S::V {
-    if !H::ALIGN_ACCUMULATOR {
-        return s.splat(0);
-    }
-    let magnitude = s.shl::<1>(c);
-    s.add_where_nonzero(magnitude, constants.zero_c, s.shr::<24>(magnitude), s.splat(SUM_BIAS - 127))
-}
-
-/// Recomputes the columns that have lanes outside the window.
-#[allow(clippy::too_many_arguments)] // An internal function, inlined into one place.
-#[inline(always)]
-fn recompute<S: Lanes, T: Operand, H: Hooks, const PAIRS: usize, const BLOCKS: usize>(
+fn mend<S: Lanes, T: Operand, H: Hooks, const PAIRS: usize, const BLOCKS: usize>(
     s: S,
     params: &TFdpa,
-    a: &A<S::V>,
-    b: &B,
+    operands: &Operands<'_, S::V>,
     c: &[S::V; N],
     block: usize,
-    left_window: [u16; N],
-    out: &mut [S::V; N],
+    found: &mut Found<S::V>,
 ) {
-    let pairs = PAIRS / BLOCKS;
-    let first = block * pairs;
-    let mut work = Work::new(params, 2 * pairs);
-    for k in 0..2 * pairs {
-        s.store(a.values[2 * first + k], &mut work.a[k]);
+    let Operands { a, b, beyond } = *operands;
+    let terms = 2 * PAIRS / BLOCKS;
+    let first = block * terms;
+    let mut any = a.values[first];
+    for k in first + 1..first + terms {
+        any = s.or(any, a.values[k]);
     }
-    let mut careful = 0;
+    let empty_rows = !s.nonzero(s.shl::<1>(any));
+    let mut columns = [false; N];
     for n in 0..N {
-        if left_window[n] == 0 {
-            continue;
+        let mut outside = s.gt_unsigned(found.shift[n], s.splat(WINDOW));
+        // h is below 280 for the smallest exponents and wraps to above 400 for the largest.
+        let large = s.gt_unsigned(found.shift[n], s.splat(300 << FIELD));
+        if !H::NOTICE_SMALL {
+            outside &= large;
         }
-        careful += 1;
-        for k in 0..2 * pairs {
-            work.b[k] = b.value::<T>(2 * first + k, n);
+        if !H::NOTICE_LARGE {
+            outside &= !large;
         }
-        s.store(product_word::<S, T>(s, a, b, n, first, pairs), &mut work.words);
-        s.store(c[n], &mut work.c);
-        s.careful(&mut work);
-        out[n] = s.load(&work.d);
+        let candidates = outside & !s.nonzero(s.shl::<1>(c[n]));
+        let mut no_term = candidates & empty_rows;
+        if no_term != candidates {
+            // A product has a nonzero operand on either side. (The f32 product may be zero all the same.)
+            let mut any = s.splat(0);
+            for k in first..first + terms {
+                any = s.or(any, s.min_unsigned(s.shl::<1>(a.values[k]), s.splat(b.value::<T>(k, n) << 1)));
+            }
+            no_term = candidates & !s.nonzero(any);
+        }
+        if !H::NOTICE_TERMS {
+            no_term = outside;
+        }
+        if beyond {
+            (outside, no_term) = (!0, 0);
+        }
+        let mut left = outside & !no_term;
+        if PAIRS / BLOCKS == 8 && H::NOTICE_OVERFLOW {
+            left |= s.signs(found.overflow[n]) & !outside;
+        }
+        found.d[n] = s.clear(found.d[n], no_term);
+        columns[n] = left != 0;
     }
-    H::count(careful);
+    H::count(columns.iter().filter(|&&left| left).count());
+    if columns.contains(&true) {
+        recompute::<S, T, PAIRS, BLOCKS>(s, params, operands, c, block, columns, found);
+    }
+}
+
+/// Computes columns by the careful path.
+#[inline(always)]
+fn recompute<S: Lanes, T: Operand, const PAIRS: usize, const BLOCKS: usize>(
+    s: S,
+    params: &TFdpa,
+    operands: &Operands<'_, S::V>,
+    c: &[S::V; N],
+    block: usize,
+    columns: [bool; N],
+    found: &mut Found<S::V>,
+) {
+    let terms = 2 * PAIRS / BLOCKS;
+    let first = block * terms;
+    let mut work = Work {
+        params,
+        terms,
+        min_field: T::MIN_FIELD,
+        a: [[0; 16]; 16],
+        b: [[0; 16]; N],
+        c: [[0; 16]; N],
+        columns,
+        d: [[0; 16]; N],
+    };
+    for k in 0..terms {
+        s.store(operands.a.values[first + k], &mut work.a[k]);
+        for n in 0..N {
+            work.b[n][k] = operands.b.value::<T>(first + k, n);
+        }
+    }
+    for n in 0..N {
+        s.store(c[n], &mut work.c[n]);
+    }
+    s.careful(&mut work);
+    for n in 0..N {
+        if columns[n] {
+            found.d[n] = s.load(&work.d[n]);
+        }
+    }
 }

@@ -13,9 +13,11 @@
 //! and the result is `sum` converted to f32 toward zero, times `2^-h`, both exact or truncating as the specification wants. No host
 //! rounding decides a bit, because of five facts (`fast-exact-mma`, sections 2 to 4):
 //!
-//! 1. **Exponents are exact.** Each operand becomes a 16-bit word `exponent + 639`, subnormals at the smallest exponent, a zero at 0 (zeros
-//!    excluded) or at -126 (sentinel). Sums of two words stay below 2^16, so one 32-bit addition serves two k at once; their maximum
-//!    over k, and over the accumulator, is `E` itself. A sum with a zero word stays below 1024, below every sum of nonzero operands.
+//! 1. **Exponents.** An operand becomes a 16-bit word, its exponent field shifted so that the sum of two words is the (twice biased) field
+//!    of the product's unnormalised exponent, and so that one 32-bit addition serves two k at once. The maximum over k and over the
+//!    accumulator's field is `E`. Only terms with a zero or subnormal operand are misstated, and operands are limited to less than
+//!    `2^(F+2)` so that all of those lie, truly and as stated, below the window or at its edge: an `E` found inside the window is right
+//!    under either zero policy, and above every exponent floor.
 //! 2. **The window.** For `0 <= h <= 125` the integer addition cannot carry out of the exponent field: `|p| < 2^(E+2)`, so the field ends
 //!    at most at `128 + F`. A zero or subnormal `p` becomes less than 1/2, and truncates to 0 as it should: the unit `2^-h` is at least
 //!    `2^-125`.
@@ -25,8 +27,9 @@
 //! 5. **i32 suffices** for the products (`4 * terms * 2^F <= 2^31`, and truncated significands stay below 4). Adding the accumulator can
 //!    overflow if that bound is tight (16 terms, 25 bits); the sign test of signed addition finds it.
 //!
-//! Outputs outside the window, overflowed ones, and tiles with an infinity or NaN take the [`careful`] path: the same sum in f64, which
-//! holds every product and every scale exactly. An output without any nonzero term sits in no window, but stays here: its sum is 0.
+//! Outputs outside the window without any nonzero term are zero. All others there, overflowed ones, and tiles with an operand beyond the
+//! limit (infinities and NaNs among them) take the [`careful`] path: the same sum in f64, which holds every product and every scale
+//! exactly, at a quarter of the speed.
 //!
 //! One text serves AVX-512, AVX2 and plain Rust ([`lanes::Lanes`]). Every level is compared bit for bit with
 //! [`TFdpa::dot`](super::TFdpa::dot), and deliberate mistakes in the steps above are shown to be noticed.

@@ -3,18 +3,11 @@
 use super::lanes::Lanes;
 use crate::mma::layout::Register;
 
-/// Exponent word of a finite nonzero operand: `exponent + WORD_BIAS`. Zero operands have a word far below (see the module).
-pub(super) const WORD_BIAS: u32 = 127 + NONZERO;
-/// Added to the words of nonzero operands, so that any sum with a zero word is below any sum without.
-const NONZERO: u32 = 512;
-/// The word of exponent -126 in both halves: a zero operand under the sentinel policy.
-pub(super) const SENTINEL_WORDS: u32 = (NONZERO + 1) * 0x1_0001;
-
 /// A: rows are lanes. `2 * PAIRS` values by k, `PAIRS` words; the rest is unused.
 pub(super) struct A<V> {
     /// f32 values of one k.
     pub values: [V; 16],
-    /// Words of two neighbouring k, the lower in the low half.
+    /// Exponent words of two neighbouring k, the lower in the low half.
     pub words: [V; 8],
 }
 
@@ -40,15 +33,26 @@ impl B {
 }
 
 /// An element type of A and B.
+///
+/// The *exponent word* of an operand is the exponent field of its f32 value, in bits 7 to 14; 0 for a zero. Where the operand is
+/// subnormal, the field of its unnormalised exponent, except that the subnormals of bf16 and TF32, like zeros, have 0.
 pub(super) trait Operand {
-    /// Words from this one on belong to infinities and NaNs.
-    const SPECIAL: u32;
+    /// Exponent field of the smallest normal number, as an f32, which subnormals share.
+    const MIN_FIELD: u32;
+    /// Exponent field of the largest finite number, as an f32.
+    const MAX_FIELD: u32;
 
-    /// Takes A apart. `zero` is the word of a zero in both halves.
-    fn a<S: Lanes, const PAIRS: usize>(s: S, registers: &[&Register], zero: S::V) -> A<S::V>;
+    /// The largest field that the fast path takes: finite, and such that a product with a word of 0 is below the window.
+    #[inline(always)]
+    fn limit(fraction: i32) -> u32 {
+        Self::MAX_FIELD.min(fraction as u32 + 128)
+    }
+
+    /// Takes A apart.
+    fn a<S: Lanes, const PAIRS: usize>(s: S, registers: &[&Register]) -> A<S::V>;
 
     /// Takes B apart; returns the largest words of every lane.
-    fn b<S: Lanes, const PAIRS: usize>(s: S, registers: &[&Register], zero: S::V, out: &mut B) -> S::V;
+    fn b<S: Lanes, const PAIRS: usize>(s: S, registers: &[&Register], out: &mut B) -> S::V;
 
     /// Where [`B::values`] holds `B[k, 0]`; columns are 4 apart.
     fn value_offset(k: usize) -> usize;
@@ -73,19 +77,12 @@ fn columns<S: Lanes>(s: S, upper: &Register, lower: &Register) -> [S::V; 4] {
 
 /// A 16-bit type, two to a word.
 trait Packed {
-    const SPECIAL: u32;
+    const MIN_FIELD: u32;
+    const MAX_FIELD: u32;
     /// Low halves and high halves as f32.
     fn widen<S: Lanes>(s: S, pairs: S::V) -> (S::V, S::V);
     /// Exponent words of both halves.
-    fn words<S: Lanes>(s: S, pairs: S::V, zero: S::V) -> S::V;
-}
-
-/// Exponent words of IEEE-like halves whose exponent field is the top `16 - SHIFT` bits below the sign.
-#[inline(always)]
-fn words_of_halves<S: Lanes, const SHIFT: u32>(s: S, pairs: S::V, zero: S::V, bias: u32) -> S::V {
-    let magnitude = s.shl_halves::<1>(pairs);
-    let field = s.max_halves(s.shr_halves::<SHIFT>(magnitude), s.splat(0x1_0001));
-    s.add_where_nonzero_halves(magnitude, zero, field, s.splat(bias * 0x1_0001))
+    fn words<S: Lanes>(s: S, pairs: S::V) -> S::V;
 }
 
 /// bfloat16.
@@ -96,14 +93,15 @@ pub(super) struct F16;
 pub(super) struct Tf32;
 
 impl Packed for Bf16 {
-    const SPECIAL: u32 = NONZERO + 255;
+    const MIN_FIELD: u32 = 1;
+    const MAX_FIELD: u32 = 254;
     #[inline(always)]
     fn widen<S: Lanes>(s: S, pairs: S::V) -> (S::V, S::V) {
         (s.shl::<16>(pairs), s.and(pairs, s.splat(0xffff_0000)))
     }
     #[inline(always)]
-    fn words<S: Lanes>(s: S, pairs: S::V, zero: S::V) -> S::V {
-        words_of_halves::<S, 8>(s, pairs, zero, NONZERO)
+    fn words<S: Lanes>(s: S, pairs: S::V) -> S::V {
+        s.and(pairs, s.splat(0x7f80_7f80))
     }
 }
 
@@ -111,44 +109,49 @@ impl Packed for Bf16 {
 const F16_REBIAS: u32 = 127 - 15;
 
 impl Packed for F16 {
-    const SPECIAL: u32 = NONZERO + F16_REBIAS + 31;
+    const MIN_FIELD: u32 = F16_REBIAS + 1;
+    const MAX_FIELD: u32 = F16_REBIAS + 30;
     #[inline(always)]
     fn widen<S: Lanes>(s: S, pairs: S::V) -> (S::V, S::V) {
         s.widen_f16(pairs)
     }
     #[inline(always)]
-    fn words<S: Lanes>(s: S, pairs: S::V, zero: S::V) -> S::V {
-        words_of_halves::<S, 11>(s, pairs, zero, NONZERO + F16_REBIAS)
+    fn words<S: Lanes>(s: S, pairs: S::V) -> S::V {
+        let field = s.shr::<3>(s.and(pairs, s.splat(0x7c00_7c00)));
+        let field = s.max_halves(field, s.splat(0x0080_0080));
+        let magnitude = s.and(pairs, s.splat(0x7fff_7fff));
+        s.add_where_nonzero_halves(magnitude, field, s.splat(F16_REBIAS << 7 | F16_REBIAS << 23))
     }
 }
 
 macro_rules! packed {
     ($type:ty) => {
         impl Operand for $type {
-            const SPECIAL: u32 = <Self as Packed>::SPECIAL;
+            const MIN_FIELD: u32 = <Self as Packed>::MIN_FIELD;
+            const MAX_FIELD: u32 = <Self as Packed>::MAX_FIELD;
 
             #[inline(always)]
-            fn a<S: Lanes, const PAIRS: usize>(s: S, registers: &[&Register], zero: S::V) -> A<S::V> {
+            fn a<S: Lanes, const PAIRS: usize>(s: S, registers: &[&Register]) -> A<S::V> {
                 let mut out = A { values: [s.splat(0); 16], words: [s.splat(0); 8] };
                 for quarter in 0..PAIRS / 4 {
                     let pairs = columns(s, registers[2 * quarter], registers[2 * quarter + 1]);
                     for i in 0..4 {
                         let pair = 4 * quarter + i;
                         (out.values[2 * pair], out.values[2 * pair + 1]) = Self::widen(s, pairs[i]);
-                        out.words[pair] = Self::words(s, pairs[i], zero);
+                        out.words[pair] = Self::words(s, pairs[i]);
                     }
                 }
                 out
             }
 
             #[inline(always)]
-            fn b<S: Lanes, const PAIRS: usize>(s: S, registers: &[&Register], zero: S::V, out: &mut B) -> S::V {
+            fn b<S: Lanes, const PAIRS: usize>(s: S, registers: &[&Register], out: &mut B) -> S::V {
                 let mut largest = s.splat(0);
                 for r in 0..PAIRS / 4 {
                     let loaded = halves(s, registers[r]);
                     for i in 0..2 {
                         let (even, odd) = Self::widen(s, loaded[i]);
-                        let words = Self::words(s, loaded[i], zero);
+                        let words = Self::words(s, loaded[i]);
                         s.store(even, &mut out.values[4 * r + i]);
                         s.store(odd, &mut out.values[4 * r + 2 + i]);
                         s.store(words, &mut out.words[2 * r + i]);
@@ -175,25 +178,24 @@ packed!(Bf16);
 packed!(F16);
 
 impl Tf32 {
-    /// Exponent word of each lane, in its low half.
-    #[inline(always)]
-    fn words<S: Lanes>(s: S, values: S::V, zero: S::V) -> S::V {
-        let magnitude = s.shl::<1>(values);
-        let field = s.max(s.shr::<24>(magnitude), s.splat(1));
-        s.add_where_nonzero(magnitude, s.shr::<16>(zero), field, s.splat(NONZERO))
-    }
-
     #[inline(always)]
     fn clear<S: Lanes>(s: S, values: S::V) -> S::V {
         s.and(values, s.splat(!0x1fff))
     }
+
+    /// The exponent word of each lane, in its high half.
+    #[inline(always)]
+    fn high_words<S: Lanes>(s: S, values: S::V) -> S::V {
+        s.and(values, s.splat(0x7f80_0000))
+    }
 }
 
 impl Operand for Tf32 {
-    const SPECIAL: u32 = NONZERO + 255;
+    const MIN_FIELD: u32 = 1;
+    const MAX_FIELD: u32 = 254;
 
     #[inline(always)]
-    fn a<S: Lanes, const PAIRS: usize>(s: S, registers: &[&Register], zero: S::V) -> A<S::V> {
+    fn a<S: Lanes, const PAIRS: usize>(s: S, registers: &[&Register]) -> A<S::V> {
         let mut out = A { values: [s.splat(0); 16], words: [s.splat(0); 8] };
         for quarter in 0..PAIRS / 2 {
             let values = columns(s, registers[2 * quarter], registers[2 * quarter + 1]);
@@ -202,21 +204,21 @@ impl Operand for Tf32 {
             }
             for i in 0..2 {
                 let at = 4 * quarter + 2 * i;
-                let (even, odd) = (Self::words(s, out.values[at], zero), Self::words(s, out.values[at + 1], zero));
-                out.words[2 * quarter + i] = s.or(even, s.shl::<16>(odd));
+                let (even, odd) = (Self::high_words(s, out.values[at]), Self::high_words(s, out.values[at + 1]));
+                out.words[2 * quarter + i] = s.or(s.shr::<16>(even), odd);
             }
         }
         out
     }
 
     #[inline(always)]
-    fn b<S: Lanes, const PAIRS: usize>(s: S, registers: &[&Register], zero: S::V, out: &mut B) -> S::V {
+    fn b<S: Lanes, const PAIRS: usize>(s: S, registers: &[&Register], out: &mut B) -> S::V {
         let mut largest = s.splat(0);
         for r in 0..PAIRS / 2 {
             let loaded = halves(s, registers[r]);
             for i in 0..2 {
                 let values = Self::clear(s, loaded[i]);
-                let words = Self::words(s, values, zero);
+                let words = s.shr::<16>(Self::high_words(s, values));
                 s.store(values, &mut out.values[2 * r + i]);
                 s.store(s.pack_pairs(words), &mut out.words[2 * r + i]);
                 largest = s.max_halves(largest, words);

@@ -43,6 +43,7 @@ fn mask(f: impl Fn(usize) -> bool) -> u16 {
 
 impl Lanes for Portable {
     type V = V;
+    type D = [f64; 16];
 
     #[inline(always)]
     fn load(self, from: &[u32; 16]) -> V {
@@ -89,41 +90,27 @@ impl Lanes for Portable {
         map(a, |a| a >> N)
     }
     #[inline(always)]
-    fn max(self, a: V, b: V) -> V {
-        zip(a, b, |a, b| (a as i32).max(b as i32) as u32)
+    fn max_unsigned(self, a: V, b: V) -> V {
+        zip(a, b, u32::max)
     }
     #[inline(always)]
-    fn min(self, a: V, b: V) -> V {
-        zip(a, b, |a, b| (a as i32).min(b as i32) as u32)
+    fn min_unsigned(self, a: V, b: V) -> V {
+        zip(a, b, u32::min)
     }
     #[inline(always)]
-    fn add_where_nonzero(self, test: V, otherwise: V, a: V, b: V) -> V {
-        let mut out = [0; 16];
+    fn clear(self, a: V, lanes: u16) -> V {
+        let mut out = a;
         for i in 0..16 {
-            out[i] = if test[i] != 0 { a[i].wrapping_add(b[i]) } else { otherwise[i] };
+            out[i] &= u32::from(lanes >> i & 1).wrapping_sub(1);
         }
         out
     }
     #[inline(always)]
-    fn shl_halves<const N: u32>(self, a: V) -> V {
-        let keep = 0xffff_u32 << N & 0xffff;
-        map(a, |a| a << N & (keep | keep << 16))
-    }
-    #[inline(always)]
-    fn shr_halves<const N: u32>(self, a: V) -> V {
-        let keep = 0xffff_u32 >> N;
-        map(a, |a| a >> N & (keep | keep << 16))
-    }
-    #[inline(always)]
-    fn max_halves(self, a: V, b: V) -> V {
-        zip(a, b, |a, b| (a & 0xffff).max(b & 0xffff) | (a & 0xffff_0000).max(b & 0xffff_0000))
-    }
-    #[inline(always)]
-    fn add_where_nonzero_halves(self, test: V, otherwise: V, a: V, b: V) -> V {
+    fn add_where_nonzero_halves(self, test: V, a: V, b: V) -> V {
         let mut out = [0; 16];
         for i in 0..16 {
             let nonzero = halves(|half| if half != 0 { 0xffff } else { 0 }, test[i]);
-            out[i] = nonzero & a[i].wrapping_add(b[i]) | !nonzero & otherwise[i];
+            out[i] = nonzero & a[i].wrapping_add(b[i]);
         }
         out
     }
@@ -132,8 +119,12 @@ impl Lanes for Portable {
         mask(|i| a[i] > b[i])
     }
     #[inline(always)]
-    fn lt_signed(self, a: V, b: V) -> u16 {
-        mask(|i| (a[i] as i32) < b[i] as i32)
+    fn nonzero(self, a: V) -> u16 {
+        mask(|i| a[i] != 0)
+    }
+    #[inline(always)]
+    fn max_halves(self, a: V, b: V) -> V {
+        zip(a, b, |a, b| (a & 0xffff).max(b & 0xffff) | (a & 0xffff_0000).max(b & 0xffff_0000))
     }
     #[inline(always)]
     fn signs(self, a: V) -> u16 {
@@ -209,7 +200,83 @@ impl Lanes for Portable {
         }
         out
     }
+    #[inline(always)]
+    fn widen(self, a: V) -> [f64; 16] {
+        let mut out = [0.0; 16];
+        for i in 0..16 {
+            out[i] = f64::from(f32::from_bits(a[i]));
+        }
+        out
+    }
+    #[inline(always)]
+    fn power(self, a: V) -> [f64; 16] {
+        let mut out = [0.0; 16];
+        for i in 0..16 {
+            out[i] = f64::from_bits(u64::from(a[i].wrapping_add(1023)) << 52);
+        }
+        out
+    }
+    #[inline(always)]
+    fn mul_f64(self, a: [f64; 16], b: [f64; 16]) -> [f64; 16] {
+        let mut out = [0.0; 16];
+        for i in 0..16 {
+            out[i] = a[i] * b[i];
+        }
+        out
+    }
+    #[inline(always)]
+    fn add_f64(self, a: [f64; 16], b: [f64; 16]) -> [f64; 16] {
+        let mut out = [0.0; 16];
+        for i in 0..16 {
+            out[i] = a[i] + b[i];
+        }
+        out
+    }
+    #[inline(always)]
+    fn truncate_f64(self, a: [f64; 16]) -> [f64; 16] {
+        let mut out = [0.0; 16];
+        for i in 0..16 {
+            // Not `f64::trunc`: without an instruction for it, that is a call. Drops the bits below one.
+            let bits = a[i].to_bits();
+            let exponent = (bits >> 52 & 0x7ff) as i64 - 1023;
+            let below_one = (52 - exponent).clamp(0, 53) as u32;
+            let kept = if exponent < 0 { 1 << 63 } else { !0 << below_one };
+            out[i] = f64::from_bits(bits & kept);
+        }
+        out
+    }
+    #[inline(always)]
+    fn narrow_toward_zero(self, a: [f64; 16]) -> (V, u16) {
+        let (mut out, mut rest) = ([0; 16], 0);
+        for i in 0..16 {
+            let bits = a[i].to_bits();
+            // Dropping bits is truncation, where the result is a normal number.
+            let field = (bits >> 52 & 0x7ff) as i64 - (1023 - 127);
+            let normal = (1..255).contains(&field);
+            let narrow = (bits >> 63) << 31 | (field as u64 & 0xff) << 23 | bits >> 29 & 0x007f_ffff;
+            out[i] = if normal { narrow as u32 } else { 0 };
+            rest |= u16::from(!normal && bits << 1 != 0) << i;
+        }
+        (out, rest)
+    }
+    #[inline(always)]
+    fn store_f64(self, a: [f64; 16], to: &mut [f64; 16]) {
+        *to = a;
+    }
+    #[inline(always)]
+    fn max(self, a: V, b: V) -> V {
+        zip(a, b, |a, b| (a as i32).max(b as i32) as u32)
+    }
+    #[inline(always)]
+    fn where_nonzero(self, test: V, a: V, otherwise: V) -> V {
+        let mut out = [0; 16];
+        for i in 0..16 {
+            out[i] = if test[i] != 0 { a[i] } else { otherwise[i] };
+        }
+        out
+    }
+    #[inline(never)]
     fn careful(self, work: &mut careful::Work<'_>) {
-        careful::column(work);
+        careful::run(self, work);
     }
 }

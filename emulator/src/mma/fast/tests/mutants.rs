@@ -14,10 +14,10 @@ macro_rules! mutant {
 }
 
 mutant!(NoOverflowCheck, const NOTICE_OVERFLOW: bool = false;);
-mutant!(NoSpecials, const NOTICE_SPECIALS: bool = false;);
+mutant!(NoLimit, const NOTICE_LIMIT: bool = false;);
 mutant!(NoLowerEdge, const NOTICE_SMALL: bool = false;);
 mutant!(NoUpperEdge, const NOTICE_LARGE: bool = false;);
-mutant!(ZerosAligned, const EXCLUDE_ZEROS: bool = false;);
+mutant!(SmallIsNothing, const NOTICE_TERMS: bool = false;);
 mutant!(AccumulatorNotAligned, const ALIGN_ACCUMULATOR: bool = false;);
 mutant!(ConvertedToNearest, const CONVERT_TOWARD_ZERO: bool = false;);
 
@@ -40,10 +40,11 @@ fn every_mistake_is_noticed() {
         let noticed = |kinds: Vec<Kind>, by: Kind| assert!(kinds.contains(&by), "{level:?}: {by:?} not in {kinds:?}");
         assert_eq!(noticed_by::<Production>(level), []);
         noticed(noticed_by::<NoOverflowCheck>(level), Kind::Maximal);
-        noticed(noticed_by::<NoSpecials>(level), Kind::Special);
+        noticed(noticed_by::<NoLimit>(level), Kind::Special);
+        noticed(noticed_by::<NoLimit>(level), Kind::ZeroTimesLarge);
         noticed(noticed_by::<NoLowerEdge>(level), Kind::Tiny);
-        noticed(noticed_by::<NoUpperEdge>(level), Kind::Huge);
-        noticed(noticed_by::<ZerosAligned>(level), Kind::ZeroTimesLarge);
+        noticed(noticed_by::<NoUpperEdge>(level), Kind::Edge);
+        noticed(noticed_by::<SmallIsNothing>(level), Kind::Tiny);
         noticed(noticed_by::<AccumulatorNotAligned>(level), Kind::Boundary);
         noticed(noticed_by::<ConvertedToNearest>(level), Kind::Normal);
     }

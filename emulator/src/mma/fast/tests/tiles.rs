@@ -147,6 +147,7 @@ impl Tile {
                         Kind::Subnormal => {
                             bits = number(ab, negative, if f16 { 14 } else { random.range(20, 126) }, r >> 8)
                         }
+                        Kind::Edge if random.one_in(8) => bits &= sign_bit(ab),
                         Kind::Maximal => bits = number(ab, negative, 3, !(r & r >> 8 & 3)),
                         Kind::Boundary => bits = number(ab, negative, exponent, 1 << (r >> 8 & 7)),
                         Kind::ZeroTimesLarge if side == 0 && random.one_in(3) => bits = 0,
