@@ -4,6 +4,9 @@
 //! Results go to standard output (`--json` gives one stable, versioned object), progress to standard error and only
 //! to a terminal.
 
+mod demo;
+mod inspect;
+mod operate;
 mod output;
 mod source;
 mod verb;

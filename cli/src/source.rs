@@ -1,10 +1,67 @@
-//! Where verbs get their model, keys and devices from.
+//! Where verbs get their model, keys, devices and time from.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::Context as _;
+use emulator::profile::Profile;
+use emulator::simd::Level;
 use engine::Model;
+use engine::device::{Device, EmulatedDevice};
+use record::{PrivateKey, PublicKey};
+use verifier::replay::ReplayError;
+
+/// How the emulated device runs; no bit depends on it.
+#[derive(clap::Args, Clone, Debug)]
+pub struct Emulation {
+    /// Threads of the emulated device [default: all cores]
+    #[arg(long, value_name = "N")]
+    threads: Option<usize>,
+
+    /// Vector instructions: auto, off, avx2 or avx512
+    #[arg(long, value_name = "LEVEL", default_value = "auto", value_parser = simd_level)]
+    simd: Level,
+}
+
+fn simd_level(name: &str) -> Result<Level, String> {
+    Level::parse(name).ok_or_else(|| {
+        let here = Level::available().map(Level::name).collect::<Vec<_>>().join(", ");
+        format!("this machine has auto, off, {here}")
+    })
+}
+
+impl Emulation {
+    /// An emulated device of a profile.
+    pub fn device(&self, profile: &str) -> engine::Result<EmulatedDevice> {
+        let device = EmulatedDevice::new(profile)?.simd(self.simd);
+        Ok(match self.threads {
+            Some(n) => device.threads(n),
+            None => device,
+        })
+    }
+
+    /// The same for a verifier: a profile nobody knows is not a failure but an answer.
+    pub fn replay_device(&self, profile: &str) -> Result<Box<dyn Device>, ReplayError> {
+        if Profile::by_name(profile).is_none() {
+            return Err(ReplayError::Unknown { what: format!("profile {profile}") });
+        }
+        match self.device(profile) {
+            Ok(device) => Ok(Box::new(device)),
+            Err(e) => Err(ReplayError::Failed { reason: e.to_string() }),
+        }
+    }
+}
+
+impl Default for Emulation {
+    fn default() -> Self {
+        Self { threads: None, simd: Level::detect() }
+    }
+}
+
+/// Every profile whose kernels the emulated device can run: those from the kernels' PTX target on.
+pub fn replay_profiles() -> Vec<String> {
+    Profile::all().iter().filter(|p| p.sm >= 80).map(|p| p.name.to_owned()).collect()
+}
 
 /// The model of a folder, or the one inside this binary.
 pub fn model(folder: Option<&Path>) -> anyhow::Result<Model> {
@@ -12,6 +69,29 @@ pub fn model(folder: Option<&Path>) -> anyhow::Result<Model> {
         Some(folder) => Model::load(folder).with_context(|| format!("loading the model in {}", folder.display())),
         None => Ok(engine::model::embedded()?),
     }
+}
+
+/// A private key file.
+pub fn private_key(path: &Path) -> anyhow::Result<PrivateKey> {
+    PrivateKey::read(path).with_context(|| format!("reading the private key {}", path.display()))
+}
+
+/// A public key file.
+pub fn public_key(path: &Path) -> anyhow::Result<PublicKey> {
+    PublicKey::read(path).with_context(|| format!("reading the public key {}", path.display()))
+}
+
+/// A file's bytes, or where reading failed.
+pub fn file(path: &Path) -> anyhow::Result<Vec<u8>> {
+    std::fs::read(path).with_context(|| format!("reading {}", path.display()))
+}
+
+/// Writes a file that must not exist yet: results are never overwritten.
+pub fn write_new(path: &Path, bytes: &[u8]) -> anyhow::Result<PathBuf> {
+    use std::io::Write as _;
+    let mut file = std::fs::File::create_new(path).with_context(|| format!("creating {}", path.display()))?;
+    file.write_all(bytes).with_context(|| format!("writing {}", path.display()))?;
+    Ok(path.to_owned())
 }
 
 /// The wall clock, in microseconds since 1970: for records only, never for verdicts.

@@ -1,18 +1,29 @@
 //! The verbs, one file each.
 
+mod audit;
 mod conformance;
+mod generate;
 mod keygen;
 mod log;
 mod model;
 mod mufu;
 
+use crate::demo;
 use crate::output::Outcome;
 
 /// Everything `lastbit` does.
 #[derive(clap::Subcommand)]
 pub enum Verb {
+    /// Re-compute a log bit for bit, say what differs and why, and write a signed report
+    Audit(audit::Args),
     /// Judge the emulator's arithmetic by vector files
     Conformance(conformance::Args),
+    /// The main job on the model inside this binary: nine operators serve, eight of them cheat, every log is audited
+    Demo(demo::Args),
+    /// Audit a log and explain each finding in words: first difference, growth, cause, what else would fit
+    Explain(audit::ExplainArgs),
+    /// Serve prompts on the emulated device, and log what was served
+    Generate(generate::Args),
     /// Make an Ed25519 key pair
     Keygen(keygen::Args),
     /// Make a log, or check one without replaying it
@@ -27,7 +38,11 @@ impl Verb {
     /// Runs it.
     pub fn run(self) -> anyhow::Result<Outcome> {
         match self {
+            Verb::Audit(args) => audit::run(args),
+            Verb::Demo(args) => demo::run(args),
+            Verb::Explain(args) => audit::explain(args),
             Verb::Conformance(args) => conformance::run(args),
+            Verb::Generate(args) => generate::run(args),
             Verb::Keygen(args) => keygen::run(args),
             Verb::Log(args) => log::run(args),
             Verb::Model(args) => model::run(args),

@@ -11,6 +11,7 @@ use emulator::mufu::{self, Function, MufuTables};
 use serde::Serialize;
 
 use crate::output::{Format, Outcome, table};
+use crate::source;
 
 /// Options.
 #[derive(clap::Args)]
@@ -108,7 +109,7 @@ fn fit(args: FitArgs) -> anyhow::Result<Outcome> {
     let functions: Vec<FitRow> = report.functions.iter().map(FitRow::new).collect();
     if let Some(out) = &args.out {
         let comment = format!("Fitted by `lastbit mufu fit` {} from {} dumps.", env!("CARGO_PKG_VERSION"), dumps.len());
-        write_new(out, report.tables.to_text(&comment).as_bytes())?;
+        source::write_new(out, report.tables.to_text(&comment).as_bytes())?;
     }
     let result = FitReport {
         schema: "lastbit/mufu-fit/v1",
@@ -299,10 +300,4 @@ fn bits(text: &str) -> anyhow::Result<u32> {
         bail!("`{text}` is not an f32 bit pattern: 8 hex digits are");
     }
     u32::from_str_radix(digits, 16).with_context(|| format!("`{text}` is not 8 hex digits"))
-}
-
-fn write_new(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
-    use std::io::Write as _;
-    let mut file = std::fs::File::create_new(path).with_context(|| format!("creating {}", path.display()))?;
-    file.write_all(bytes).with_context(|| format!("writing {}", path.display()))
 }

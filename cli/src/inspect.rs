@@ -1,0 +1,68 @@
+//! An auditor's work: everything that `audit`, `explain` and `demo` do to a log before they print.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use engine::Model;
+use record::log::{Checkpoint, Directory};
+use record::{Digest, PublicKey};
+use verifier::audit::Options;
+use verifier::challenge::Plan;
+use verifier::engine_replay::AtHand;
+use verifier::log::{LogInput, audit};
+use verifier::result::{AuditResult, Subject};
+
+use crate::output::progress;
+use crate::source::{self, Emulation};
+
+/// A log and what the auditor brings.
+pub struct Inspection<'a> {
+    /// Folder of the log.
+    pub log: &'a Path,
+    /// Name and note of whose log it is, for the report.
+    pub subject: Subject,
+    /// Key that must have signed it.
+    pub key: &'a PublicKey,
+    /// Name that the log must have.
+    pub origin: Option<&'a str>,
+    /// A checkpoint seen before.
+    pub pinned: Option<&'a Checkpoint>,
+    /// Receipts of clients.
+    pub receipts: Vec<PathBuf>,
+    /// Which records.
+    pub plan: Plan,
+    /// Commands that repeat the audit, for the report.
+    pub recheck: Vec<String>,
+}
+
+/// Audits a log against a model.
+pub fn inspect(
+    what: &Inspection<'_>,
+    model: &Arc<Model>,
+    emulation: &Emulation,
+    options: &Options,
+) -> anyhow::Result<AuditResult> {
+    let directory = Directory::new(what.log);
+    let receipts = what.receipts.iter().map(|p| source::file(p)).collect::<anyhow::Result<_>>()?;
+    let devices = |profile: &str| emulation.replay_device(profile);
+    let at_hand = AtHand::new(model.clone(), &devices, source::replay_profiles());
+    let input = LogInput {
+        subject: what.subject.clone(),
+        source: &directory,
+        key: what.key,
+        origin: what.origin,
+        pinned: what.pinned,
+        receipts,
+        evidence: &|record: &Digest| std::fs::read(directory.evidence_path(record)).ok(),
+        prepare: &|record| at_hand.prepare(record),
+        plan: what.plan.clone(),
+        recheck: what.recheck.clone(),
+    };
+    let bar = progress(1, &what.subject.name);
+    let result = audit(&input, options, &|_, done, of| {
+        bar.set_length(of as u64);
+        bar.set_position(done as u64);
+    });
+    bar.finish_and_clear();
+    Ok(result?)
+}

@@ -1,0 +1,292 @@
+//! `lastbit generate`: serve prompts in static batches on the emulated device, and log what was served.
+
+use std::io::Write as _;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use anyhow::{Context as _, bail};
+use engine::batch::{BatchOptions, NoLog, Outcome as Served, Request, generate};
+use engine::journal::{Asked, Identity};
+use engine::runtime::{Limits, pages_for};
+use engine::sampler::{Sampling, Seeded};
+use engine::step::Observe;
+use engine::{Engine, Mode, Model};
+use record::{Log, PrivateKey};
+use serde::Serialize;
+
+use crate::operate::{self, Declared, Evidence};
+use crate::output::{Format, Outcome, progress};
+use crate::source::{self, Emulation, now_unix_us};
+
+/// Options.
+#[derive(clap::Args)]
+pub struct Args {
+    /// A prompt; may be given several times
+    #[arg(long, value_name = "TEXT")]
+    prompt: Vec<String>,
+
+    /// A file with one prompt a line
+    #[arg(long, value_name = "FILE")]
+    prompts: Option<PathBuf>,
+
+    /// Hugging Face model folder [default: the model inside this binary]
+    #[arg(long, value_name = "DIR")]
+    model: Option<PathBuf>,
+
+    /// Most tokens to generate for each prompt
+    #[arg(long, value_name = "N", default_value_t = 32)]
+    max_new_tokens: u32,
+
+    /// Numerics mode: `invariant` (a row's bits depend on its own tokens only) or `throughput`
+    #[arg(long, value_name = "MODE", default_value = "throughput", value_parser = parse_mode)]
+    mode: Mode,
+
+    /// GPU generation to emulate
+    #[arg(long, value_name = "SM", default_value = "sm_90")]
+    profile: String,
+
+    /// Requests served together
+    #[arg(long, value_name = "N", default_value_t = 8)]
+    batch: usize,
+
+    /// Most prompt tokens of one request in one step [default: whole prompts]
+    #[arg(long, value_name = "N")]
+    chunk: Option<u32>,
+
+    /// Sample at this temperature instead of taking the largest logit
+    #[arg(long, value_name = "T")]
+    temperature: Option<f32>,
+
+    /// Keep this many largest logits when sampling
+    #[arg(long, value_name = "K", requires = "temperature")]
+    top_k: Option<u32>,
+
+    /// Keep the most likely tokens up to this probability when sampling
+    #[arg(long, value_name = "P", requires = "temperature")]
+    top_p: Option<f32>,
+
+    /// Seed of every request [default: derived from nonce, key and request id, which needs --log]
+    #[arg(long, requires = "temperature")]
+    seed: Option<u64>,
+
+    /// The client's nonce, lower-case hex of at most 16 bytes [default: random]
+    #[arg(long, value_name = "HEX")]
+    nonce: Option<String>,
+
+    /// Log to append to (made by `lastbit log init`); without it nothing is recorded
+    #[arg(long, value_name = "DIR", requires = "key")]
+    log: Option<PathBuf>,
+
+    /// Private key of the log
+    #[arg(long, value_name = "FILE", requires = "log")]
+    key: Option<PathBuf>,
+
+    /// What the record commits to, and whether the tensors are kept for an auditor
+    #[arg(long, value_enum, default_value = "s")]
+    evidence: Evidence,
+
+    #[command(flatten)]
+    emulation: Emulation,
+
+    #[command(flatten)]
+    format: Format,
+}
+
+fn parse_mode(name: &str) -> Result<Mode, String> {
+    let known = || Mode::ALL.map(Mode::name).join(" or ");
+    Mode::ALL.into_iter().find(|m| m.name() == name).ok_or_else(|| format!("a mode is {}", known()))
+}
+
+#[derive(Serialize)]
+struct Report {
+    schema: &'static str,
+    profile: String,
+    mode: &'static str,
+    responses: Vec<Response>,
+}
+
+#[derive(Serialize)]
+struct Response {
+    id: String,
+    prompt: String,
+    prompt_ids: Vec<u32>,
+    output_ids: Vec<u32>,
+    text: String,
+    finish: &'static str,
+    record: Option<Place>,
+}
+
+#[derive(Clone, Serialize)]
+struct Place {
+    index: u64,
+    digest: String,
+}
+
+/// Runs the verb.
+pub fn run(args: Args) -> anyhow::Result<Outcome> {
+    let prompts = prompts(&args)?;
+    if args.batch == 0 {
+        bail!("--batch 0 serves nothing; give at least 1");
+    }
+    let model = Arc::new(source::model(args.model.as_deref())?);
+    let mut log = match (&args.log, &args.key) {
+        (Some(dir), Some(key)) => Some(open_log(dir, source::private_key(key)?)?),
+        _ => None,
+    };
+    let requests = prompts.iter().map(|text| request(&args, &model, text)).collect::<anyhow::Result<Vec<_>>>()?;
+    let mut engine = engine(&args, &model, &requests)?;
+    let identity = Identity::of(&engine)?;
+    let nonce = match &args.nonce {
+        Some(nonce) => nonce.clone(),
+        None => random_nonce()?,
+    };
+
+    let mut report = Report {
+        schema: "lastbit/generate/v1",
+        profile: args.profile.clone(),
+        mode: args.mode.name(),
+        responses: Vec::new(),
+    };
+    let bar = progress(requests.len() as u64, "requests");
+    let mut first_step = 0;
+    for (number, batch) in requests.chunks(args.batch).enumerate() {
+        let texts = &prompts[number * args.batch..];
+        let (ids, outcomes, place) = match &mut log {
+            None => {
+                let options = BatchOptions { chunk: args.chunk, observe: Observe::TOKENS };
+                let outcomes = generate(&mut engine, batch, &options, &mut NoLog)?;
+                ((0..batch.len()).map(|i| format!("{number}-{i}")).collect::<Vec<_>>(), outcomes, None)
+            }
+            Some(log) => {
+                let declared = declare(&args, log, &nonce, batch);
+                let served: Vec<Request> = declared.iter().map(|(_, r)| r.clone()).collect();
+                let started = now_unix_us();
+                let mut journal = operate::journal(&engine, log, &declared, args.evidence, first_step);
+                let options = BatchOptions { chunk: args.chunk, observe: args.evidence.observe() };
+                let outcomes = generate(&mut engine, &served, &options, &mut journal)?;
+                first_step += journal.steps().len() as u64;
+                let (ack, _) = operate::commit(log, journal, &identity, &declared, &outcomes, started)?;
+                let place = Place { index: ack.index, digest: ack.record.to_string() };
+                (declared.iter().map(|(a, _)| a.id.clone()).collect(), outcomes, Some(place))
+            }
+        };
+        for (((id, request), outcome), text) in ids.into_iter().zip(batch).zip(&outcomes).zip(texts) {
+            report.responses.push(response(&model, id, text, request, outcome, place.clone())?);
+        }
+        bar.inc(batch.len() as u64);
+        if !args.format.json {
+            print_batch(&report.responses[report.responses.len() - batch.len()..], place.as_ref())?;
+        }
+    }
+    bar.finish_and_clear();
+    args.format.print(&report, || {})?;
+    Ok(Outcome::AllMatch)
+}
+
+fn prompts(args: &Args) -> anyhow::Result<Vec<String>> {
+    let mut prompts = args.prompt.clone();
+    if let Some(path) = &args.prompts {
+        let text = std::fs::read_to_string(path).with_context(|| format!("reading prompts from {}", path.display()))?;
+        prompts.extend(text.lines().filter(|l| !l.trim().is_empty()).map(ToOwned::to_owned));
+    }
+    if prompts.is_empty() {
+        bail!("nothing to do: give --prompt TEXT or --prompts FILE");
+    }
+    Ok(prompts)
+}
+
+fn open_log(dir: &std::path::Path, key: PrivateKey) -> anyhow::Result<Log> {
+    let (log, recovery) = Log::open(dir, key).with_context(|| format!("opening the log in {}", dir.display()))?;
+    if recovery.adopted > 0 {
+        eprintln!(
+            "lastbit: {} complete but unacknowledged records were found and are acknowledged now",
+            recovery.adopted
+        );
+    }
+    if let Some((bytes, aside)) = recovery.torn {
+        eprintln!("lastbit: {bytes} bytes of a half-written entry were moved to {}", aside.display());
+    }
+    Ok(log)
+}
+
+fn request(args: &Args, model: &Model, text: &str) -> anyhow::Result<Request> {
+    let sampling = match args.temperature {
+        None => Sampling::Greedy,
+        Some(temperature) => {
+            if args.seed.is_none() && args.log.is_none() {
+                bail!("sampling without a log needs --seed: there is no key to derive one from");
+            }
+            Sampling::Seeded(Seeded { temperature, top_k: args.top_k, top_p: args.top_p, seed: args.seed.unwrap_or(0) })
+        }
+    };
+    Ok(Request {
+        prompt: model.tokenizer.encode(text)?,
+        max_new_tokens: args.max_new_tokens,
+        sampling,
+        stop: model.config.eos.clone(),
+    })
+}
+
+fn engine(args: &Args, model: &Arc<Model>, requests: &[Request]) -> anyhow::Result<Engine> {
+    let longest = requests.iter().map(|r| r.prompt.len() as u32 + r.max_new_tokens).max().unwrap_or(1);
+    let slots = u32::try_from(args.batch.min(requests.len())).context("--batch")?;
+    let limits = Limits { slots, pages: pages_for(slots, longest), ..Limits::default() };
+    let device = Box::new(args.emulation.device(&args.profile)?);
+    Ok(Engine::new(model.clone(), device, args.mode, limits)?)
+}
+
+fn declare(args: &Args, log: &Log, nonce: &str, batch: &[Request]) -> Vec<Declared> {
+    let sequence = log.next().link.sequence;
+    let declare = |(i, request): (usize, &Request)| {
+        let mut asked = Asked::derived(format!("{sequence}-{i}"), nonce);
+        let mut request = request.clone();
+        if let Sampling::Seeded(s) = &mut request.sampling {
+            match args.seed {
+                Some(_) => asked.seed_derivation = "client",
+                None => s.seed = operate::derived_seed(&asked, log),
+            }
+        }
+        (asked, request)
+    };
+    batch.iter().enumerate().map(declare).collect()
+}
+
+fn response(
+    model: &Model,
+    id: String,
+    prompt: &str,
+    request: &Request,
+    outcome: &Served,
+    record: Option<Place>,
+) -> anyhow::Result<Response> {
+    Ok(Response {
+        id,
+        prompt: prompt.to_owned(),
+        prompt_ids: request.prompt.clone(),
+        output_ids: outcome.output.clone(),
+        text: model.tokenizer.decode(&outcome.output)?,
+        finish: match outcome.finish {
+            engine::batch::Finish::Stop => "stop",
+            engine::batch::Finish::Length => "length",
+        },
+        record,
+    })
+}
+
+/// A batch as soon as it is done; an acknowledgement is only ever printed for what is on disk.
+fn print_batch(responses: &[Response], place: Option<&Place>) -> anyhow::Result<()> {
+    let mut out = std::io::stdout().lock();
+    for r in responses {
+        writeln!(out, "[{}] {}\u{2502}{}\n", r.id, r.prompt, r.text)?;
+    }
+    if let Some(place) = place {
+        writeln!(out, "acknowledged: record {} {}", place.index, place.digest)?;
+    }
+    Ok(out.flush()?)
+}
+
+fn random_nonce() -> anyhow::Result<String> {
+    let mut bytes = [0; 16];
+    getrandom::fill(&mut bytes).map_err(|e| anyhow::anyhow!("the system has no randomness to give: {e}"))?;
+    Ok(bytes.iter().map(|b| format!("{b:02x}")).collect())
+}
