@@ -67,9 +67,11 @@ fn run(engine: &mut Engine, schedule: &Schedule, dispatch: Option<Dispatch>) -> 
     rows
 }
 
+type Bits<'a> = (u32, Option<&'a [u32]>, [&'a [u16]; 3]);
+
 /// Bits of a row, and nothing about where it stood.
-fn bits(row: &Row) -> (u32, &Option<Vec<u32>>, &[u16], &[u16], &[u16]) {
-    (row.position, &row.logits, &row.k, &row.v, &row.boundaries)
+fn bits(row: &Row) -> Bits<'_> {
+    (row.position, row.logits.as_deref(), [&row.k, &row.v, &row.boundaries])
 }
 
 proptest! {

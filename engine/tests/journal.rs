@@ -1,0 +1,128 @@
+//! A batch becomes a record that is consistent with itself, and the record's words lead back to the same bits.
+
+mod common;
+
+use common::{Golden, engine, group, kjv};
+use engine::batch::{BatchOptions, Request, generate};
+use engine::journal::{self, Asked, Identity, Journal, RowShapes};
+use engine::sampler::{Sampling, Seeded};
+use engine::step::{Logits, Observe, StepPlan};
+use engine::{Dispatch, Engine, Error, Mode};
+use record::inference::Link;
+use record::{Digest, EvidenceLevel, Fact, Record};
+
+fn requests() -> Vec<Request> {
+    let prompt = Golden::kjv().prompt;
+    let seeded = Sampling::Seeded(Seeded { temperature: 0.8, top_k: Some(40), top_p: None, seed: 11 });
+    let request = |prompt: &[u32], max_new_tokens, sampling| Request {
+        prompt: prompt.to_vec(),
+        max_new_tokens,
+        sampling,
+        stop: vec![0],
+    };
+    vec![request(&prompt, 5, Sampling::Greedy), request(&prompt[..4], 3, seeded), request(&[7], 6, Sampling::Greedy)]
+}
+
+fn record_of(engine: &mut Engine, level: EvidenceLevel) -> Record {
+    let requests = requests();
+    let asked: Vec<Asked> = (0..requests.len()).map(|i| Asked::derived(format!("r{i}"), "00ff")).collect();
+    let ids = asked.iter().map(|a| a.id.clone()).collect();
+    let genesis = record::commit::genesis("test");
+    let mut journal = Journal::new(engine, level, ids, 3, genesis);
+    let observe = if level == EvidenceLevel::A { Observe::ACTIVATIONS } else { Observe::STATE };
+    let options = BatchOptions { chunk: Some(6), observe };
+    let outcomes = generate(engine, &requests, &options, &mut journal).unwrap();
+    let stated: Vec<_> = (0..3).map(|i| journal::request(&asked[i], &requests[i], &outcomes[i])).collect();
+    let link = Link { origin: "test".into(), sequence: 0, previous: None, key_id: Digest::of_file(b"key") };
+    journal.to_record(Identity::of(engine).unwrap(), stated, link, Fact::Unspecified)
+}
+
+/// Replays a record's schedule in a fresh engine and compares every leaf.
+fn replay(record: &Record, engine: &mut Engine, level: EvidenceLevel) {
+    let launches = engine.launches();
+    let shapes = RowShapes::of(&engine.model().config);
+    let slots: Vec<_> = record.requests.iter().map(|_| engine.open().unwrap()).collect();
+    for step in &record.steps {
+        let groups = step.schedule.rows.iter().map(|rows| {
+            let request = &record.requests[rows.request as usize];
+            let tokens = (rows.start..rows.start + rows.count).map(|p| request.token_at(p.into()).unwrap());
+            let logits = if rows.logits > 0 { Logits::Last } else { Logits::None };
+            group(slots[rows.request as usize], rows.start, &tokens.collect::<Vec<_>>(), logits)
+        });
+        let dispatch = journal::dispatch(&launches, &record.stack.kernels, &step.schedule).unwrap();
+        let plan = StepPlan { groups: groups.collect(), dispatch, observe: Observe::ACTIVATIONS };
+        assert_eq!(dispatch, engine.dispatch(StepPlan::shape(&plan.groups)));
+        let output = engine.step(&plan).unwrap();
+        for (index, row) in step.schedule.each_row().enumerate() {
+            let request = &record.requests[row.request as usize];
+            let chosen = record.row_id(&row).unwrap().chosen;
+            let parts = journal::evidence(&shapes, &output, index, level).unwrap().components().unwrap();
+            assert_eq!(journal::leaf(&request.id, &output.rows[index], chosen, &parts), step.leaves[index]);
+            // Sampling is part of what is replayed.
+            if let (Some(chosen), Some(logits)) = (chosen, &output.rows[index].logits) {
+                let sampling = journal::sampling(&request.decode).unwrap();
+                assert_eq!(sampling.choose(logits, row.position + 1).unwrap().token, chosen);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_batch_makes_a_consistent_record_that_replays() {
+    for (mode, level) in [(Mode::Throughput, EvidenceLevel::S), (Mode::Invariant, EvidenceLevel::A)] {
+        let record = record_of(&mut engine(&kjv(), mode), level);
+        record.check().unwrap();
+        assert_eq!(record.steps[0].index, 3);
+        let bytes = record.to_bytes().unwrap();
+        let back = Record::from_bytes(&bytes).unwrap();
+        assert_eq!(back, record);
+        assert_eq!(back.stack.device.profile, "sm_90");
+        assert_eq!(back.requests[1].decode.sampler, engine::sampler::GUMBEL);
+        replay(&back, &mut engine(&kjv(), mode), level);
+    }
+}
+
+#[test]
+fn a_schedule_that_this_engine_cannot_run_is_refused_by_name() {
+    let mut engine = engine(&kjv(), Mode::Throughput);
+    let record = record_of(&mut engine, EvidenceLevel::S);
+    let launches = engine.launches();
+    let mut schedule = record.steps[1].schedule.clone();
+    let kernels = record.stack.kernels.clone();
+    let refused =
+        |schedule: &record::inference::Schedule, kernels: &[record::inference::Kernel]| match journal::dispatch(
+            &launches, kernels, schedule,
+        ) {
+            Err(Error::Dispatch { detail }) => detail,
+            other => panic!("{other:?}"),
+        };
+    let mut foreign = kernels.clone();
+    let down = schedule.dispatch.ops.iter().find(|op| op.op == "down").unwrap().kernels[0] as usize;
+    foreign[down].ptx_sha256 = Digest::of_file(b"another kernel");
+    assert!(refused(&schedule, &foreign).contains("which this engine does not have"));
+    schedule.padded_rows += 1;
+    assert!(refused(&schedule, &kernels).contains("padded"));
+    schedule.padded_rows -= 1;
+    let norm = schedule.dispatch.ops.iter().position(|op| op.op == "mlp_norm").unwrap();
+    schedule.dispatch.ops[norm].splits = 2;
+    assert!(refused(&schedule, &kernels).contains("mlp_norm"));
+    schedule.dispatch.ops[norm].splits = 1;
+    schedule.dispatch.ops.swap(norm, norm + 1);
+    assert!(refused(&schedule, &kernels).contains("mlp_norm"));
+    schedule.dispatch.ops.swap(norm, norm + 1);
+    assert!(journal::dispatch(&launches, &kernels, &schedule).is_ok());
+    schedule.dispatch.ops.pop();
+    assert!(refused(&schedule, &kernels).contains("launches"));
+}
+
+#[test]
+fn evidence_that_was_not_observed_is_an_error() {
+    let mut engine = engine(&kjv(), Mode::Invariant);
+    let shapes = RowShapes::of(&engine.model().config);
+    let slot = engine.open().unwrap();
+    let groups = vec![group(slot, 0, &[1, 2], Logits::Last)];
+    let plan = StepPlan { groups, dispatch: Dispatch::UNSPLIT, observe: Observe::TOKENS };
+    let output = engine.step(&plan).unwrap();
+    let missing = journal::evidence(&shapes, &output, 1, EvidenceLevel::S);
+    assert!(matches!(missing, Err(Error::Plan { .. })));
+}
