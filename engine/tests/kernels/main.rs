@@ -9,5 +9,6 @@ mod gemm;
 mod rig;
 mod rope;
 mod rows;
+mod sync;
 mod text;
 mod top2;

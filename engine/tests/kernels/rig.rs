@@ -1,7 +1,8 @@
-//! Runs one launch every way the emulated device can: at each level of vector instructions and on two threads. Buffers are
-//! exactly as long as the kernel may touch, so that one byte too far is a fault.
+//! Runs one launch every way the emulated device can: at each level of vector instructions, on two threads, and under the checker
+//! with several interleavings. Buffers are exactly as long as the kernel may touch, so that one byte too far is a fault; what
+//! a kernel writes starts without a value, so that the checker refuses to read it.
 
-use emulator::exec::{Arg, ExecOptions, Memory, Program, launch as run};
+use emulator::exec::{Arg, CheckOptions, ExecError, ExecOptions, Memory, Program, launch as run};
 use emulator::simd::Level;
 use engine::kernels::KernelText;
 
@@ -52,21 +53,44 @@ const UNWRITTEN: u8 = 0xa5;
 
 /// Launches the kernel every way; all must agree. Returns the bytes of the `InOut` and `Out` buffers, in order.
 pub fn launch(gpu: &Gpu, text: &KernelText, grid: [u32; 3], args: &[Value]) -> Vec<Vec<u8>> {
-    let module = ptx::parse(&text.ptx).unwrap_or_else(|e| panic!("{}: {e}", text.name));
-    let program = Program::compile(&module, &text.name, gpu.profile).unwrap_or_else(|e| panic!("{e}"));
+    let program = compile(gpu, text);
     let plain = ExecOptions::default();
     let mut ways: Vec<(String, ExecOptions)> =
         Level::available().map(|simd| (format!("{simd:?}"), ExecOptions { simd, ..plain })).collect();
     ways.push(("two threads".into(), ExecOptions { threads: 2, ..plain }));
-    let mut results = ways.into_iter().map(|(way, options)| (way, once(&program, text, grid, args, &options)));
-    let (first_way, first) = results.next().expect("some way to run");
-    for (way, result) in results {
+    ways.extend((0..3).map(|seed| (format!("checked, seed {seed}"), checked(seed))));
+    let mut results = ways.into_iter().map(|(way, options)| {
+        let result = once(&program, text, grid, args, &options);
+        (result.unwrap_or_else(|e| panic!("{}, {way}: {e}", text.name)), way)
+    });
+    let (first, first_way) = results.next().expect("some way to run");
+    for (result, way) in results {
         assert!(result == first, "{}: {way} differs from {first_way}", text.name);
     }
     first
 }
 
-fn once(program: &Program, text: &KernelText, grid: [u32; 3], args: &[Value], options: &ExecOptions) -> Vec<Vec<u8>> {
+/// What the checker says against the kernel, if anything.
+pub fn objection(gpu: &Gpu, text: &KernelText, grid: [u32; 3], args: &[Value]) -> Option<ExecError> {
+    once(&compile(gpu, text), text, grid, args, &checked(0)).err()
+}
+
+fn compile(gpu: &Gpu, text: &KernelText) -> Program {
+    let module = ptx::parse(&text.ptx).unwrap_or_else(|e| panic!("{}: {e}", text.name));
+    Program::compile(&module, &text.name, gpu.profile).unwrap_or_else(|e| panic!("{e}"))
+}
+
+fn checked(seed: u64) -> ExecOptions {
+    ExecOptions { check: Some(CheckOptions { seed }), ..ExecOptions::default() }
+}
+
+fn once(
+    program: &Program,
+    text: &KernelText,
+    grid: [u32; 3],
+    args: &[Value],
+    options: &ExecOptions,
+) -> Result<Vec<Vec<u8>>, ExecError> {
     let mut memory = Memory::new();
     let (mut values, mut written): (Vec<Arg>, Vec<(u64, usize)>) = (Vec::new(), Vec::new());
     for arg in args {
@@ -83,17 +107,21 @@ fn once(program: &Program, text: &KernelText, grid: [u32; 3], args: &[Value], op
             }
         };
         let address = memory.alloc(bytes.len() as u64).expect("memory for a test");
-        memory.upload(address, &bytes).expect("the buffer is as long as its bytes");
+        // Under the checker an output has no value at first (it reads as zero on the host): what a kernel leaves unwritten
+        // differs between the ways, and a kernel that reads it is found out.
+        if options.check.is_none() || !matches!(arg, Out(_)) {
+            memory.upload(address, &bytes).expect("the buffer is as long as its bytes");
+        }
         if matches!(arg, InOut(_) | Out(_)) {
             written.push((address, bytes.len()));
         }
         values.push(Arg::U64(address));
     }
-    run(program, grid, text.block, &values, &memory, options).unwrap_or_else(|e| panic!("{}: {e}", text.name));
+    run(program, grid, text.block, &values, &memory, options)?;
     let read = |(address, len)| {
         let mut bytes = vec![0; len];
         memory.download(address, &mut bytes).expect("the buffer is still there");
         bytes
     };
-    written.into_iter().map(read).collect()
+    Ok(written.into_iter().map(read).collect())
 }
