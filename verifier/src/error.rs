@@ -20,6 +20,14 @@ pub enum Error {
         /// What is wrong with it.
         reason: String,
     },
+    /// A file that came with a log cannot be read; the system's reason. A file that is not there is no error.
+    #[error("{path}: {source}")]
+    Io {
+        /// The file.
+        path: std::path::PathBuf,
+        /// The reason.
+        source: std::io::Error,
+    },
     /// The HTML page could not be rendered: a bug of this crate.
     #[error("the report could not be rendered: {reason}")]
     Report {

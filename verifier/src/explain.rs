@@ -1,5 +1,6 @@
 //! Findings in words, from the result document alone.
 
+use crate::ranges::Ranges;
 use crate::result::{Divergence, RecordResult};
 use std::fmt::Write as _;
 
@@ -58,11 +59,11 @@ pub fn alternatives(r: &RecordResult) -> Vec<String> {
     let a = &r.alternatives;
     let mut lines = Vec::new();
     if a.hidden_capacity > 0 {
-        let same: Vec<u32> = a.extra_rows.iter().filter(|n| *n > 0).collect();
+        let same: Ranges = a.extra_rows.iter().filter(|n| *n > 0).collect();
         let joint = if same.is_empty() {
             "no one number of extra rows fits every decode step".to_owned()
         } else {
-            format!("{} extra in every decode step would fit as well", a.extra_rows)
+            format!("{same} extra in every decode step would fit as well")
         };
         lines.push(format!(
             "Rows: up to {} unreported rows in a single step would leave its bits unchanged ({} row-steps in all, within the search \

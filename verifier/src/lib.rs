@@ -14,6 +14,7 @@ pub mod causes;
 pub mod challenge;
 pub mod checks;
 pub mod compare;
+pub mod directory;
 pub mod disclosure;
 pub mod dot;
 pub mod engine_replay;

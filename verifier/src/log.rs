@@ -17,11 +17,11 @@ use record::{Digest, PublicKey, Receipt, Record};
 pub use engine::journal::NUMERICS_REVISION;
 
 /// What is at hand to replay a record: identities compared, and the arithmetic if it is there.
-pub struct Prepared<'a> {
+pub struct Prepared {
     /// Declared identities against those at hand.
     pub identity: Vec<IdentityField>,
     /// The arithmetic; absent when the declared one is not at hand.
-    pub replayer: Option<Box<dyn Replayer + 'a>>,
+    pub replayer: Option<Box<dyn Replayer>>,
 }
 
 /// A log and everything the auditor brings.
@@ -39,9 +39,9 @@ pub struct LogInput<'a> {
     /// Receipts presented by clients, as files.
     pub receipts: Vec<Vec<u8>>,
     /// The evidence file of a record, if it was opened.
-    pub evidence: &'a dyn Fn(&Digest) -> Option<Vec<u8>>,
+    pub evidence: &'a dyn Fn(&Digest) -> Result<Option<Vec<u8>>, Error>,
     /// What is at hand to replay a record.
-    pub prepare: &'a dyn Fn(&Record) -> Result<Prepared<'a>, Error>,
+    pub prepare: &'a dyn Fn(&Record) -> Result<Prepared, Error>,
     /// Which records.
     pub plan: Plan,
     /// Commands that repeat this audit.
@@ -111,7 +111,7 @@ fn one(
     progress: &dyn Fn(usize, usize),
 ) -> Result<RecordResult, Error> {
     let prepared = (input.prepare)(record)?;
-    let opened = match (input.evidence)(&record.digest()?) {
+    let opened = match (input.evidence)(&record.digest()?)? {
         Some(file) => intake::open(&file, record),
         None => Ok(Opened::default()),
     };
