@@ -333,7 +333,8 @@ fn other_splits(
     let ours = context.replay(&mut *run, item, &item.declared, taps)?;
     let candidates = context.candidates(item)?;
     let (mut tried, mut fitting) = (0, Vec::new());
-    for (splits, all) in candidates.iter().filter(|(s, _)| **s != item.declared) {
+    let claimed = context.replayer.canonical(&item.declared);
+    for (splits, all) in candidates.iter().filter(|(s, _)| **s != claimed) {
         tried += 1;
         if context.replay(&mut *run, item, splits, taps)? != ours {
             continue;

@@ -46,7 +46,9 @@ fn read(path: &Path, max: u64) -> Result<Option<Vec<u8>>, Error> {
     match std::fs::metadata(path) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(e) => Err(failed(e)),
-        Ok(m) if m.len() > max => Err(failed(io::Error::new(io::ErrorKind::FileTooLarge, format!("more than {max} bytes")))),
+        Ok(m) if m.len() > max => {
+            Err(failed(io::Error::new(io::ErrorKind::FileTooLarge, format!("more than {max} bytes"))))
+        }
         Ok(_) => std::fs::read(path).map(Some).map_err(failed),
     }
 }

@@ -1,12 +1,11 @@
 //! The engine as a [`Replayer`]: the same kernels, the same `step`, on whatever device the caller makes.
 
+use crate::capture;
 use crate::error::Error;
 use crate::identity;
 use crate::log::Prepared;
 use crate::ops::{Op, Point};
-use crate::replay::{
-    Choice, Machine, ReplayError, Replayer, Row, Run, Shape, Splits, StepInput, Tensor, WeightChange, WeightRow,
-};
+use crate::replay::{Machine, ReplayError, Replayer, Row, Run, Shape, Splits, StepInput, WeightChange, WeightRow};
 use emulator::format::Elem;
 use emulator::mma::{Instruction, M16N8K16, Types};
 use emulator::profile::Profile;
@@ -16,8 +15,8 @@ use engine::kv::Slot;
 use engine::model::Model;
 use engine::policy::{self, Dispatch, Mode};
 use engine::runtime::{Engine, Limits, pages_for};
-use engine::step::{Group, Logits, Observe, StepOutput, StepPlan, TapBits};
-use engine::weights::{Scheme, TensorPlace, places};
+use engine::step::{Group, Logits, Observe, StepOutput, StepPlan};
+use engine::weights::{Padded, Scheme, TensorPlace, places};
 use record::Record;
 use record::inference::Decode;
 use std::collections::BTreeMap;
@@ -116,6 +115,15 @@ fn failed(e: engine::Error) -> ReplayError {
     ReplayError::Failed { reason: e.to_string() }
 }
 
+fn sampling(decode: &Decode) -> Result<engine::sampler::Sampling, ReplayError> {
+    engine::journal::sampling(decode).map_err(|e| ReplayError::Unknown { what: e.to_string() })
+}
+
+/// The sampler counts the position that the chosen token will take.
+const fn next(position: u32) -> u32 {
+    position.saturating_add(1)
+}
+
 impl EngineReplayer {
     fn altered(&self, change: &WeightChange) -> Result<Arc<Model>, ReplayError> {
         let unknown = |what: String| ReplayError::Unknown { what };
@@ -200,14 +208,25 @@ impl Replayer for EngineReplayer {
         Scheme::ALL.iter().map(|s| s.id().to_owned()).collect()
     }
 
-    fn choose(&self, decode: &Decode, logits: &[u32], position: u32, token: u32) -> Result<Choice, ReplayError> {
-        let unknown = |e: engine::Error| ReplayError::Unknown { what: e.to_string() };
-        let sampling = engine::journal::sampling(decode).map_err(unknown)?;
-        // The sampler counts the position that the chosen token will take.
-        let next = position.saturating_add(1);
-        let choice = sampling.choose(logits, next).map_err(failed)?;
-        let rank = sampling.rank(logits, next, token).map_err(failed)?;
-        Ok(Choice { token: choice.token, rank })
+    /// Numerically, split-K is which 16-blocks a slice holds. More slices than the blocks fill are empty and add `+0.0` to sums that a
+    /// tensor core never leaves at `-0.0`.
+    fn canonical(&self, splits: &Splits) -> Splits {
+        let p = Padded::of(&self.model.config);
+        let depths =
+            [("qkv", p.hidden), ("o_proj", p.attn), ("gate_up", p.hidden), ("down", p.ffn), ("lm_head", p.hidden)];
+        depths.iter().fold(splits.clone(), |splits, (op, k)| {
+            let blocks = k.div_ceil(engine::kernels::PAD).max(1);
+            let filled = blocks.div_ceil(blocks.div_ceil(splits.of(op).max(1)));
+            splits.with(op, filled)
+        })
+    }
+
+    fn choose(&self, decode: &Decode, logits: &[u32], position: u32) -> Result<u32, ReplayError> {
+        Ok(sampling(decode)?.choose(logits, next(position)).map_err(failed)?.token)
+    }
+
+    fn rank(&self, decode: &Decode, logits: &[u32], position: u32, token: u32) -> Result<Option<u32>, ReplayError> {
+        sampling(decode)?.rank(logits, next(position), token).map_err(failed)
     }
 
     fn weights(&self, point: Point, index: u32, token: u32) -> Option<WeightRow> {
@@ -265,41 +284,8 @@ impl Run for EngineRun {
 
 /// The rows of a step's output as the verifier compares them.
 fn rows(output: &StepOutput, input: &StepInput, config: &engine::config::Config) -> Vec<Row> {
-    let shape = |op: engine::ops::Op| op.row_shape(config);
-    let (column, hidden) = (shape(engine::ops::Op::K), shape(engine::ops::Op::Embed));
-    let width = |shape: &[u64]| shape.iter().product::<u64>().max(1) as usize;
-    let mut out: Vec<Row> = Vec::new();
-    for row in &output.rows {
-        let mut outputs = BTreeMap::new();
-        let group = input.groups.get(row.group);
-        for (op, bits) in [(Op::K, &row.k), (Op::V, &row.v)] {
-            for (layer, piece) in (0..).zip(bits.chunks_exact(width(&column))) {
-                outputs.insert(Point::at(layer, op), Tensor::bf16(column.clone(), piece.to_vec()));
-            }
-        }
-        for (i, piece) in (0_u32..).zip(row.boundaries.chunks_exact(width(&hidden))) {
-            let point = i.checked_sub(1).map_or(Point::global(Op::Embed), |layer| Point::at(layer, Op::MlpResidual));
-            outputs.insert(point, Tensor::bf16(hidden.clone(), piece.to_vec()));
-        }
-        if let Some(bits) = &row.logits {
-            outputs.insert(Point::global(Op::LmHead), Tensor::f32(shape(engine::ops::Op::LmHead), bits.clone()));
-        }
-        out.push(Row { request: group.map_or(u32::MAX, |g| g.request), position: row.position, outputs });
-    }
-    for tap in &output.taps {
-        let Some(op) = Op::by_name(tap.at.op.name()) else { continue };
-        let (point, width) = (Point { layer: tap.at.layer, op }, tap.width as usize);
-        for (i, row) in tap.rows.iter().enumerate() {
-            let range = i * width..(i + 1) * width;
-            let tensor = match &tap.bits {
-                TapBits::Bf16(bits) => bits.get(range).map(|b| Tensor::bf16(shape(tap.at.op), b.to_vec())),
-                TapBits::F32(bits) => bits.get(range).map(|b| Tensor::f32(shape(tap.at.op), b.to_vec())),
-            };
-            if let (Some(row), Some(tensor)) = (out.get_mut(*row), tensor) {
-                row.outputs.insert(point, tensor);
-            }
-        }
-    }
+    let requests: Vec<u32> = input.groups.iter().map(|g| g.request).collect();
+    let mut out = capture::rows(output, config, &requests);
     // The engine computes logits for none, the last or all rows of a group; what was not asked for is not compared.
     let mut at = 0;
     for group in &input.groups {

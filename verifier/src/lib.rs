@@ -10,6 +10,7 @@
 
 pub mod audit;
 pub mod bound;
+pub mod capture;
 pub mod causes;
 pub mod challenge;
 pub mod checks;

@@ -4,6 +4,7 @@
 //! a machine of a few lines whose answers are known.
 
 use crate::ops::{Op, Point};
+use record::inference::Decode;
 use record::{DType, EvidenceLevel, RowComponents, TensorView};
 use std::collections::BTreeMap;
 
@@ -242,6 +243,11 @@ impl Row {
     /// # Errors
     /// [`record::Error`] when an output does not fill its shape: a bug of the replayer.
     pub fn components(&self, level: EvidenceLevel) -> Result<RowComponents, record::Error> {
+        self.evidence(level).components()
+    }
+
+    /// The row's tensors as commitments and evidence files take them.
+    pub fn evidence(&self, level: EvidenceLevel) -> record::RowEvidence<'_> {
         let all = |op: Op| self.outputs.iter().filter(move |(p, _)| p.op == op).map(|(_, t)| t.view());
         record::RowEvidence {
             logits: self.outputs.get(&Point::global(Op::LmHead)).map(Tensor::view),
@@ -251,17 +257,7 @@ impl Row {
             activations: (level == EvidenceLevel::A)
                 .then(|| self.outputs.iter().map(|(p, t)| (p.path(), t.view())).collect()),
         }
-        .components()
     }
-}
-
-/// The choice of a sampler, and where another token stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Choice {
-    /// The one admissible token.
-    pub token: u32,
-    /// Rank of the token asked about, 1 for the admissible one; absent when the sampler cannot draw it.
-    pub rank: Option<u32>,
 }
 
 /// A weight row that one output element is computed from.
@@ -328,17 +324,22 @@ pub trait Replayer {
     /// Quantisation schemes that can be supposed.
     fn schemes(&self) -> Vec<String>;
 
-    /// What the logged sampler chooses from logits (f32 bits) of the row at `position`, and where `token` ranks.
+    /// Splits that cut every operation into the same pieces: one spelling for all that cannot differ in a bit.
+    fn canonical(&self, splits: &Splits) -> Splits {
+        splits.clone()
+    }
+
+    /// The one token that a sampler admits, from logits (f32 bits) of the row at `position`.
     ///
     /// # Errors
     /// [`ReplayError::Unknown`] for a sampler or a parameter that is not known.
-    fn choose(
-        &self,
-        decode: &record::inference::Decode,
-        logits: &[u32],
-        position: u32,
-        token: u32,
-    ) -> Result<Choice, ReplayError>;
+    fn choose(&self, decode: &Decode, logits: &[u32], position: u32) -> Result<u32, ReplayError>;
+
+    /// Where `token` ranks under the sampler, 1 for the admissible one; none when the sampler cannot draw it.
+    ///
+    /// # Errors
+    /// As [`Replayer::choose`].
+    fn rank(&self, decode: &Decode, logits: &[u32], position: u32, token: u32) -> Result<Option<u32>, ReplayError>;
 
     /// The weights that output element `index` of an operation is computed from, in a row whose input token is `token`; none if
     /// it has no weights of its own. [`Op::V`] means the part of the qkv product that is stored as V, [`Op::MlpResidual`] the down product.

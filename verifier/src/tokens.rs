@@ -70,8 +70,8 @@ pub fn check(record: &Record, replayer: &dyn Replayer, sampled: &[Sampled]) -> R
             found.unchecked += 1;
             continue;
         };
-        let choice = match replayer.choose(&request.decode, logits, s.position, s.token) {
-            Ok(choice) => choice,
+        let admissible = match replayer.choose(&request.decode, logits, s.position) {
+            Ok(token) => token,
             Err(ReplayError::Unknown { what }) => {
                 found.unknown.get_or_insert(what);
                 found.unchecked += 1;
@@ -80,14 +80,14 @@ pub fn check(record: &Record, replayer: &dyn Replayer, sampled: &[Sampled]) -> R
             Err(e) => return Err(e.into()),
         };
         found.checked += 1;
-        if choice.token != s.token {
+        if admissible != s.token {
             let finding = TokenFinding {
                 request: request.id.clone(),
                 position: s.position,
                 output_index: (s.position + 1).saturating_sub(request.prompt.len() as u32),
                 logged: s.token,
-                admissible: choice.token,
-                rank: choice.rank,
+                admissible,
+                rank: replayer.rank(&request.decode, logits, s.position, s.token)?,
             };
             found.wrong.push((s.pass, s.row, finding));
         }
@@ -189,8 +189,8 @@ impl Search<'_> {
         let is_wrong = |s: &Sampled| self.wrong.iter().any(|w| w.position == s.position);
         for s in ours().filter(|s| is_wrong(s)).chain(ours().filter(|s| !is_wrong(s))) {
             let Some(logits) = &s.logits else { continue };
-            match self.replayer.choose(decode, logits, s.position, s.token) {
-                Ok(choice) if choice.token == s.token => {}
+            match self.replayer.choose(decode, logits, s.position) {
+                Ok(token) if token == s.token => {}
                 Ok(_) | Err(ReplayError::Unknown { .. }) => return Ok(false),
                 Err(e) => return Err(e.into()),
             }

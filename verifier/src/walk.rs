@@ -144,7 +144,7 @@ impl Context<'_> {
         let mut finding =
             Finding { differing: self.differing(item, &rows, true)?, from_logged_state: known, ..Finding::default() };
         let mut candidates = if known { self.candidates(item)? } else { BTreeMap::new() };
-        let of_claim = candidates.remove(&item.declared).unwrap_or_default();
+        let of_claim = candidates.remove(&self.replayer.canonical(&item.declared)).unwrap_or_default();
         if finding.differing.is_empty() {
             finding.explained = true;
             finding.explained_by = of_claim;
@@ -219,6 +219,7 @@ impl Context<'_> {
                 Supposition::ExtraRows(n) => self.replayer.policy(&item.input.shape().with_extra_rows(*n))?,
                 Supposition::Split { op, splits } => item.declared.with(op, *splits),
             };
+            let splits = self.replayer.canonical(&splits);
             by_splits.entry(splits).or_default().push(supposition.clone());
         }
         Ok(by_splits)

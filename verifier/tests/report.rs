@@ -122,7 +122,7 @@ fn the_page_stands_alone_and_says_everything() {
     }
     for words in [
         "2 or 3 extra rows explain the bits of all 7 steps",
-        "the bits are those of sm_80 or sm_86, not sm_90",
+        "the bits are those of sm_80 or sm_86, not sm_90; they part at the first tensor-core operation",
         "it ranks 2",
         "the record of entry 0 has been altered",
         "Limitations",

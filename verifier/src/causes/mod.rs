@@ -62,12 +62,14 @@ pub fn find(context: &Context<'_>, claimed: &Machine, walk: &Walk) -> Result<Fou
     }
     let steps = context.plan.items.len() as u32;
     if let Some(explained) = first_profile {
-        let origin = machine_origin(context, claimed, &explained.machine, pass)?;
-        let words = origin.map(|p| p.to_string());
+        let visible = machine_origin(context, claimed, &explained.machine, pass)?;
+        let hidden = origin::first_sums(context, claimed, &explained.machine.profile, pass, visible)?;
+        let origin = hidden.map(|(point, _)| point).or(visible);
         found.causes.push(Cause::OtherProfile {
             claimed: claimed.profile.clone(),
             found: profiles,
-            origin: words,
+            origin: origin.map(|p| p.to_string()),
+            sums: hidden.map(|(_, sums)| sums),
             steps,
         });
         adopt(&mut found, origin, explained.walk, explained_by_splits);

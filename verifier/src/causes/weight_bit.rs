@@ -89,7 +89,8 @@ pub fn attempt(
         let (_, explained) = machine::attempt(context, machine, String::new(), pass)?;
         found.extend(explained.map(|e| (bit, e)));
     }
-    let equivalent = found.len().saturating_sub(1) as u32;
+    let words = |b: &WeightBit| format!("{}[{}, {}] bit {}", b.tensor, b.row, b.column, b.bit);
+    let equivalent = found.iter().skip(1).map(|(b, _)| words(b)).collect();
     let detail = format!(
         "{tried} changes of {}[{}] tried on {} rows, {survivors} replayed in full, {} explain every bit",
         weights.tensor,

@@ -14,8 +14,11 @@ pub enum Cause {
         claimed: String,
         /// Every profile that gives the logged bits.
         found: Vec<String>,
-        /// Operation in which the two first differ.
+        /// Operation in which the two first differ. A tensor core's f32 sums may differ and still round to the same bf16: then this
+        /// is earlier than the first difference that was logged.
         origin: Option<String>,
+        /// Elements of that operation whose f32 sums differ, of those compared; absent when the origin is not a matrix product.
+        sums: Option<[u32; 2]>,
         /// Steps explained.
         steps: u32,
     },
@@ -81,8 +84,8 @@ pub enum Cause {
         to: String,
         /// Operation that reads the weight.
         origin: String,
-        /// Other single-bit changes that explain every bit as well.
-        equivalent: u32,
+        /// Other single-bit changes that explain every bit as well: `tensor[row, column] bit n`.
+        equivalent: Vec<String>,
         /// Steps explained.
         steps: u32,
     },
@@ -223,7 +226,11 @@ impl Cause {
     pub fn headline(&self) -> String {
         match self {
             Self::OtherProfile { claimed, found, origin, .. } => {
-                let first = origin.as_ref().map_or(String::new(), |o| format!("; the first difference is {o}"));
+                let first = match origin.as_deref() {
+                    None => String::new(),
+                    Some(o @ "qkv of layer 0") => format!("; they part at the first tensor-core operation, {o}"),
+                    Some(o) => format!("; they part at {o}"),
+                };
                 format!("the bits are those of {}, not {claimed}{first}", join(found, " or "))
             }
             Self::UnreportedRows { decode, by_step, steps, needed, .. } => {
@@ -253,8 +260,12 @@ impl Cause {
             Self::QuantisedWeights { scheme, steps, .. } => {
                 format!("weights rounded to {scheme} explain the bits of {}", steps_phrase(*steps))
             }
-            Self::WeightBit { tensor, row, column, bit, from, to, .. } => {
-                format!("bit {bit} of {tensor}[{row}, {column}] is flipped: {from} became {to}")
+            Self::WeightBit { tensor, row, column, bit, from, to, equivalent, .. } => {
+                let others = match equivalent.len() {
+                    0 => String::new(),
+                    n => format!(" ({n} other single bits explain as much)"),
+                };
+                format!("bit {bit} of {tensor}[{row}, {column}] is flipped: {from} became {to}{others}")
             }
             Self::TokenSwapped { tokens, .. } => match tokens.as_slice() {
                 [t] => format!(

@@ -180,6 +180,27 @@ impl Run for ToyRun {
     }
 }
 
+/// Every token, the best first.
+fn order(decode: &Decode, logits: &[u32], position: u32) -> Result<Vec<u32>, ReplayError> {
+    let score = |id: u32| -> Result<i64, ReplayError> {
+        let bits = logits[id as usize];
+        match decode.sampler.as_str() {
+            GREEDY => Ok((f32::from_bits(bits) as f64 * 1e6) as i64),
+            GUMBEL => {
+                let seed = decode.seed.map_or(0, |s| s.0);
+                Ok((mix(&[u64::from(bits), seed, u64::from(position), u64::from(id)]) >> 8) as i64)
+            }
+            other => Err(ReplayError::Unknown { what: format!("sampler {other}") }),
+        }
+    };
+    let mut order: Vec<(i64, u32)> = Vec::new();
+    for id in 0..logits.len() as u32 {
+        order.push((-score(id)?, id));
+    }
+    order.sort_unstable();
+    Ok(order.into_iter().map(|(_, id)| id).collect())
+}
+
 impl Replayer for Toy {
     fn start(&self, machine: &Machine) -> Result<Box<dyn Run + '_>, ReplayError> {
         if !self.profiles.contains(&machine.profile.as_str()) {
@@ -218,25 +239,12 @@ impl Replayer for Toy {
         vec!["coarse".into(), "fine".into()]
     }
 
-    fn choose(&self, decode: &Decode, logits: &[u32], position: u32, token: u32) -> Result<Choice, ReplayError> {
-        let score = |id: u32| -> Result<i64, ReplayError> {
-            let bits = logits[id as usize];
-            match decode.sampler.as_str() {
-                GREEDY => Ok((f32::from_bits(bits) as f64 * 1e6) as i64),
-                GUMBEL => {
-                    let seed = decode.seed.map_or(0, |s| s.0);
-                    Ok((mix(&[u64::from(bits), seed, u64::from(position), u64::from(id)]) >> 8) as i64)
-                }
-                other => Err(ReplayError::Unknown { what: format!("sampler {other}") }),
-            }
-        };
-        let mut order: Vec<(i64, u32)> = Vec::new();
-        for id in 0..logits.len() as u32 {
-            order.push((-score(id)?, id));
-        }
-        order.sort_unstable();
-        let rank = order.iter().position(|(_, id)| *id == token).map(|r| r as u32 + 1);
-        Ok(Choice { token: order[0].1, rank })
+    fn choose(&self, decode: &Decode, logits: &[u32], position: u32) -> Result<u32, ReplayError> {
+        Ok(order(decode, logits, position)?[0])
+    }
+
+    fn rank(&self, decode: &Decode, logits: &[u32], position: u32, token: u32) -> Result<Option<u32>, ReplayError> {
+        Ok(order(decode, logits, position)?.iter().position(|id| *id == token).map(|r| r as u32 + 1))
     }
 
     fn weights(&self, point: Point, index: u32, token: u32) -> Option<WeightRow> {

@@ -88,7 +88,7 @@ impl Operator {
                 let mut decode = requests[r].decode.clone();
                 decode.seed = decode.seed.map(|s| U64Text((self.seed)(s.0)));
                 let mut ranked: Vec<(u32, u32)> = (0..machine::VOCAB as u32)
-                    .map(|id| (toy.choose(&decode, logits, row.position, id).unwrap().rank.unwrap(), id))
+                    .map(|id| (toy.rank(&decode, logits, row.position, id).unwrap().unwrap(), id))
                     .collect();
                 ranked.sort_unstable();
                 let ranked: Vec<u32> = ranked.into_iter().map(|(_, id)| id).collect();

@@ -1,0 +1,195 @@
+//! Verdicts and causes on the real engine: the embedded model on emulated devices.
+
+mod served;
+
+use record::EvidenceLevel;
+use served::{Serving, model};
+use verifier::audit::Options;
+use verifier::engine_replay::AtHand;
+use verifier::ops::{Op, Point};
+use verifier::plan::Mode as ReplayMode;
+use verifier::replay::Machine;
+use verifier::result::{Cause, ClaimKind};
+use verifier::{Level, Verdict};
+
+#[test]
+fn an_honest_record_matches() {
+    let served = Serving::default().serve();
+    let r = served.audit();
+    assert_eq!(r.verdict, Verdict::Match, "{}\n{:#?}", r.headline, r.claims);
+    assert_eq!(r.level, Some(Level::S));
+    let blind = served.audit_on(&AtHand::emulated(model(), 1, None), &Options::default(), false);
+    assert_eq!(blind.verdict, Verdict::Match);
+}
+
+#[test]
+fn threads_and_vector_instructions_change_nothing() {
+    let served = Serving { extra_rows: 2, new_tokens: 3, ..Serving::default() }.serve();
+    let plain = AtHand::emulated(model(), 1, Some(emulator::simd::Level::Portable));
+    let a = served.audit_on(&plain, &Options::default(), true);
+    assert_eq!(a, served.audit());
+}
+
+#[test]
+fn another_gpu_shows_in_the_first_tensor_core_operation() {
+    for level in [EvidenceLevel::S, EvidenceLevel::A] {
+        let r = Serving { profile: "sm_80", level, new_tokens: 2, ..Serving::default() }.serve().audit();
+        assert_eq!(r.verdict, Verdict::Mismatch);
+        let Some(Cause::OtherProfile { found, origin, .. }) = r.causes.first() else { panic!("{:#?}", r.causes) };
+        assert!(found.contains(&"sm_80".to_owned()), "{found:?}");
+        assert_eq!(origin.as_deref(), Some("qkv of layer 0"));
+    }
+}
+
+#[test]
+fn two_extra_rows_explain_the_bits() {
+    let r = Serving { extra_rows: 2, ..Serving::default() }.serve().audit();
+    assert_eq!(r.verdict, Verdict::Mismatch);
+    let Some(Cause::UnreportedRows { decode, .. }) = r.causes.first() else { panic!("{:#?} {:#?}", r.causes, r.tried) };
+    assert_eq!(decode.iter().collect::<Vec<_>>(), [2]);
+    assert_eq!(claim(&r, ClaimKind::Rows), Verdict::Mismatch);
+}
+
+#[test]
+fn another_attention_split_is_named() {
+    // Longer than two KV tiles of 32: a split of one tile changes nothing.
+    let r = Serving { kv_splits: Some(3), long_prompt: 70, new_tokens: 3, ..Serving::default() }.serve().audit();
+    assert_eq!(r.verdict, Verdict::Mismatch, "{}", r.headline);
+    let Some(Cause::AttentionSplit { found, .. }) = r.causes.first() else { panic!("{:#?} {:#?}", r.causes, r.tried) };
+    assert!(found.contains(3), "{found}");
+}
+
+#[test]
+fn eight_bit_weights_are_named() {
+    let alter: served::Alter = |m| m.weights.quantise(&m.config, engine::weights::Scheme::Int8PerRow);
+    let r = Serving { alter, new_tokens: 2, ..Serving::default() }.serve().audit();
+    let Some(Cause::QuantisedWeights { scheme, .. }) = r.causes.first() else { panic!("{:#?}", r.causes) };
+    assert_eq!(scheme, "int8-symmetric-per-row/1");
+}
+
+fn flip(m: &mut engine::Model, tensor: &str, row: u32, col: u32, bit: u32) {
+    let places = engine::weights::places(&m.config);
+    let place = places.iter().find(|p| p.name == tensor).expect("a tensor of the model");
+    *m.weights.element_mut(place, row, col).expect("inside the tensor") ^= 1 << bit;
+}
+
+#[test]
+fn a_flipped_weight_bit_is_found_at_level_a() {
+    let cases: [(served::Alter, &str, [u32; 3]); 4] = [
+        (
+            |m| flip(m, "model.layers.1.mlp.up_proj.weight", 17, 101, 12),
+            "model.layers.1.mlp.up_proj.weight",
+            [17, 101, 12],
+        ),
+        (
+            |m| flip(m, "model.layers.0.self_attn.k_proj.weight", 40, 3, 13),
+            "model.layers.0.self_attn.k_proj.weight",
+            [40, 3, 13],
+        ),
+        (
+            |m| flip(m, "model.layers.3.self_attn.o_proj.weight", 9, 33, 12),
+            "model.layers.3.self_attn.o_proj.weight",
+            [9, 33, 12],
+        ),
+        (
+            |m| flip(m, "model.layers.2.input_layernorm.weight", 0, 5, 7),
+            "model.layers.2.input_layernorm.weight",
+            [0, 5, 7],
+        ),
+    ];
+    for (alter, tensor, place) in cases {
+        let real = Serving { alter, level: EvidenceLevel::A, new_tokens: 2, ..Serving::default() }.serve().audit();
+        assert_eq!(real.verdict, Verdict::Mismatch, "{tensor}");
+        let Some(Cause::WeightBit { tensor: t, row, column, bit, equivalent, .. }) = real.causes.first() else {
+            panic!("{tensor}: {:#?} {:#?}", real.causes, real.tried)
+        };
+        // Some flips cannot be told apart in so few rows: a weight that nearly vanishes does so by several bits.
+        let exact = (t.as_str(), [*row, *column, *bit]) == (tensor, place);
+        let [r, c, b] = place;
+        let listed = equivalent.contains(&format!("{tensor}[{r}, {c}] bit {b}"));
+        assert!(exact || listed, "{tensor} {place:?}: {:?}", real.causes);
+    }
+}
+
+#[test]
+fn a_swapped_token_and_another_seed() {
+    let r = Serving { swap: Some(5), ..Serving::default() }.serve().audit();
+    assert_eq!((r.verdict, claim(&r, ClaimKind::Bits)), (Verdict::Mismatch, Verdict::Match));
+    let Some(Cause::TokenSwapped { tokens, .. }) = r.causes.first() else { panic!("{:#?}", r.causes) };
+    assert_eq!((tokens.len(), tokens[0].rank), (1, Some(2)));
+
+    let r = Serving { seed: Some(77), new_tokens: 6, ..Serving::default() }.serve().audit();
+    let Some(Cause::OtherSeed { logged, found, .. }) = r.causes.first() else { panic!("{:#?}", r.causes) };
+    assert_eq!((logged.as_str(), found.as_slice()), ("5", ["77".to_owned()].as_slice()));
+}
+
+#[test]
+fn an_invariant_record_matches_by_schedule_and_by_prefill() {
+    let serving = Serving { mode: engine::Mode::Invariant, chunk: Some(4), new_tokens: 3, ..Serving::default() };
+    let served = serving.serve();
+    for mode in [ReplayMode::Schedule, ReplayMode::Prefill] {
+        let options = Options { mode, ..Options::default() };
+        let r = served.audit_on(&AtHand::emulated(model(), 2, None), &options, true);
+        assert_eq!(r.verdict, Verdict::Match, "{mode:?} {:#?}", r.claims);
+        assert_eq!(claim(&r, ClaimKind::Rows), Verdict::Indistinguishable);
+    }
+}
+
+#[test]
+fn what_is_not_at_hand_is_unverifiable() {
+    let mut other = Serving { new_tokens: 1, ..Serving::default() }.serve();
+    other.record.model.files[0].sha256 = record::Digest::of_file(b"another model");
+    let r = other.audit_on(&AtHand::emulated(model(), 2, None), &Options::default(), false);
+    assert_eq!(r.verdict, Verdict::Unverifiable);
+    assert!(r.headline.contains("model files"), "{}", r.headline);
+
+    let mut kernel = Serving { new_tokens: 1, ..Serving::default() }.serve();
+    kernel.record.stack.kernels[2].ptx_sha256 = record::Digest::of_file(b"another kernel");
+    let r = kernel.audit_on(&AtHand::emulated(model(), 2, None), &Options::default(), false);
+    assert_eq!(r.verdict, Verdict::Unverifiable);
+    assert!(r.headline.contains("kernels"), "{}", r.headline);
+}
+
+/// The single-element product that proposes weight bits gives what the kernels give.
+#[test]
+fn the_dot_product_is_that_of_the_kernels() {
+    let served = Serving { level: EvidenceLevel::A, new_tokens: 2, ..Serving::default() }.serve();
+    let at_hand = AtHand::emulated(model(), 2, None);
+    let prepared = at_hand.prepare(&served.record).unwrap();
+    let replayer = prepared.replayer.expect("everything is at hand");
+    let plan = verifier::plan::Plan::new(&served.record, ReplayMode::Schedule);
+    for profile in ["sm_80", "sm_90"] {
+        let mut run = replayer.start(&Machine::declared(profile)).unwrap();
+        for item in &plan.items {
+            let rows = run.step(&item.input, &item.declared, true).unwrap();
+            for (input, op) in [
+                (Point::at(1, Op::AttnNorm), Op::Qkv),
+                (Point::at(2, Op::Attention), Op::OProj),
+                (Point::at(3, Op::MlpNorm), Op::GateUp),
+                (Point::at(0, Op::SiluMul), Op::Down),
+                (Point::global(Op::FinalNorm), Op::LmHead),
+            ] {
+                for row in &rows {
+                    let point = Point { layer: input.layer, op };
+                    let Some(out) = row.outputs.get(&point) else { continue };
+                    let verifier::replay::Elements::Bf16(x) = &row.outputs[&input].bits else { panic!("bf16 inputs") };
+                    for index in (0..out.len()).step_by(37) {
+                        let w = replayer.weights(point, index as u32, 0).unwrap();
+                        let sum = replayer.dot(profile, op, x, &w.values, item.declared.of(op.name())).unwrap();
+                        let expected = out.at(index).unwrap();
+                        let got = if op == Op::LmHead {
+                            sum
+                        } else {
+                            u32::from(half::bf16::from_f32(f32::from_bits(sum)).to_bits())
+                        };
+                        assert_eq!(got, expected, "{profile} {point} element {index}");
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn claim(r: &verifier::result::RecordResult, kind: ClaimKind) -> Verdict {
+    r.claims.iter().find(|c| c.claim == kind).unwrap_or_else(|| panic!("{kind} was not judged")).verdict
+}

@@ -1,0 +1,190 @@
+//! Serves a few requests on the embedded model, honestly or not, and logs them: what the audits of the other tests are given.
+#![allow(dead_code)] // each test file uses its part
+
+use engine::batch::{BatchOptions, Operator, OperatorError, Request, StepLog, generate};
+use engine::device::EmulatedDevice;
+use engine::journal::{Asked, Identity, Journal, request};
+use engine::sampler::{Choice, Sampling, Seeded};
+use engine::step::Observe;
+use engine::{Dispatch, Engine, Limits, Mode, Model, policy};
+use record::inference::{Link, Time};
+use record::{Digest, Evidence, EvidenceLevel, Fact, Record, commit};
+use std::sync::Arc;
+use verifier::audit::{Input, Options, audit};
+use verifier::compare::Opened;
+use verifier::engine_replay::AtHand;
+use verifier::replay::Row;
+use verifier::result::RecordResult;
+use verifier::{capture, intake};
+
+/// Changes the weights of the model that serves.
+pub type Alter = fn(&mut Model);
+
+pub struct Serving {
+    pub profile: &'static str,
+    pub claims_profile: &'static str,
+    pub mode: Mode,
+    pub level: EvidenceLevel,
+    pub alter: Alter,
+    pub extra_rows: u32,
+    pub kv_splits: Option<u32>,
+    /// Which emitted token, counted over the whole batch, is the runner-up instead.
+    pub swap: Option<usize>,
+    pub seed: Option<u64>,
+    pub logged_seed: u64,
+    pub new_tokens: u32,
+    pub chunk: Option<u32>,
+    /// Length of the first prompt, when not the usual few tokens.
+    pub long_prompt: u32,
+}
+
+impl Default for Serving {
+    fn default() -> Self {
+        Self {
+            profile: "sm_90",
+            claims_profile: "sm_90",
+            mode: Mode::Throughput,
+            level: EvidenceLevel::S,
+            alter: |_| {},
+            extra_rows: 0,
+            kv_splits: None,
+            swap: None,
+            seed: None,
+            logged_seed: 5,
+            new_tokens: 4,
+            chunk: None,
+            long_prompt: 0,
+        }
+    }
+}
+
+pub struct Served {
+    pub record: Record,
+    pub evidence: Evidence,
+}
+
+/// Journals what the policy says, runs something else, keeps every row.
+struct Cheat<'a> {
+    serving: &'a Serving,
+    model: &'a Model,
+    journal: Journal,
+    rows: Vec<Vec<Row>>,
+    emitted: usize,
+    claimed: Vec<Dispatch>,
+}
+
+impl Operator for Cheat<'_> {
+    fn dispatch(&mut self, shape: policy::Shape, policy: Dispatch) -> Dispatch {
+        let n = if shape.rows > 4 { 0 } else { self.serving.extra_rows };
+        let more = policy::Shape { rows: shape.rows + n, logits_rows: shape.logits_rows + n, ..shape };
+        let mut d = policy::dispatch(self.serving.mode, &self.model.config, more);
+        if let Some(splits) = self.serving.kv_splits {
+            d.kv_splits = splits;
+        }
+        self.claimed.push(policy);
+        d
+    }
+
+    fn emit(&mut self, _: usize, _: u32, choice: Choice) -> u32 {
+        self.emitted += 1;
+        match (self.serving.swap == Some(self.emitted - 1), choice.runner_up) {
+            (true, Some(other)) => other,
+            _ => choice.token,
+        }
+    }
+
+    fn step(&mut self, step: &StepLog<'_>) -> Result<(), OperatorError> {
+        let requests: Vec<u32> = step.requests.iter().map(|r| *r as u32).collect();
+        self.rows.push(capture::rows(step.output, &self.model.config, &requests));
+        let mut plan = step.plan.clone();
+        plan.dispatch = *self.claimed.last().ok_or("no dispatch was asked for")?;
+        Ok(self.journal.push(&StepLog { plan: &plan, ..*step })?)
+    }
+}
+
+pub fn model() -> Arc<Model> {
+    Arc::new(engine::model::embedded().expect("the embedded model loads"))
+}
+
+pub fn limits() -> Limits {
+    Limits { slots: 4, pages: 32, max_rows: 128 }
+}
+
+impl Serving {
+    pub fn serve(&self) -> Served {
+        let honest = model();
+        let mut altered = Model::clone(&honest);
+        (self.alter)(&mut altered);
+        let altered = Arc::new(altered);
+        let device = || EmulatedDevice::new(self.profile).unwrap().threads(2);
+        let mut engine = Engine::new(altered.clone(), Box::new(device()), self.mode, limits()).unwrap();
+        let long: Vec<u32> = (0..self.long_prompt).map(|i| i * 37 % 1000).collect();
+        let first: &[u32] = if long.is_empty() { &[0, 45, 300, 12, 77, 501] } else { &long };
+        let prompts: [&[u32]; 2] = [first, &[0, 9, 640]];
+        let asked: Vec<Request> = prompts
+            .iter()
+            .map(|prompt| Request {
+                prompt: prompt.to_vec(),
+                max_new_tokens: self.new_tokens,
+                sampling: match self.seed {
+                    None => Sampling::Greedy,
+                    Some(seed) => Sampling::Seeded(Seeded { temperature: 1.0, top_k: None, top_p: None, seed }),
+                },
+                stop: vec![],
+            })
+            .collect();
+        let names: Vec<Asked> = ["a", "b"].iter().map(|id| Asked::derived(*id, "00ff")).collect();
+        let ids = names.iter().map(|n| n.id.clone()).collect();
+        let genesis = commit::genesis("test");
+        let journal = Journal::new(&engine, self.level, ids, 0, genesis);
+        let observe = if self.level == EvidenceLevel::A { Observe::ACTIVATIONS } else { Observe::STATE };
+        let options = BatchOptions { chunk: self.chunk, observe };
+        let mut operator = Cheat { serving: self, model: &altered, journal, rows: vec![], emitted: 0, claimed: vec![] };
+        let outcomes = generate(&mut engine, &asked, &options, &mut operator).unwrap();
+        let logged = asked.iter().zip(&names).zip(&outcomes).map(|((asked, name), outcome)| {
+            let mut logged = asked.clone();
+            if let Sampling::Seeded(s) = &mut logged.sampling {
+                s.seed = self.logged_seed;
+            }
+            request(name, &logged, outcome)
+        });
+        let claims = EmulatedDevice::new(self.claims_profile).unwrap();
+        let claimed = Engine::new(honest, Box::new(claims), self.mode, limits()).unwrap();
+        let key_id = Digest::of_file(b"key");
+        let record = operator.journal.into_record(
+            Identity::of(&claimed).unwrap(),
+            logged.collect(),
+            Link { origin: "test".into(), sequence: 0, previous: None, key_id },
+            Fact::Known(Time { start_unix_us: 0, end_unix_us: 1 }),
+        );
+        record.check().expect("a consistent record");
+        let evidence = capture::evidence(&record, &operator.rows).unwrap();
+        Served { record, evidence }
+    }
+}
+
+impl Served {
+    pub fn audit(&self) -> RecordResult {
+        self.audit_on(&AtHand::emulated(model(), 2, None), &Options::default(), true)
+    }
+
+    pub fn audit_on(&self, at_hand: &AtHand, options: &Options, open: bool) -> RecordResult {
+        let prepared = at_hand.prepare(&self.record).unwrap();
+        let opened =
+            if open { intake::open(&self.evidence.to_file().unwrap(), &self.record) } else { Ok(Opened::default()) };
+        let input = Input {
+            seq: 0,
+            record: &self.record,
+            opened,
+            receipts: vec![],
+            identity: prepared.identity,
+            replayer: prepared.replayer.as_deref(),
+        };
+        let start = std::time::Instant::now();
+        let r = audit(&input, options, &|_, _| {}).unwrap();
+        if std::env::var_os("LASTBIT_TIMES").is_some() {
+            eprintln!("audit: {:?}: {}", start.elapsed(), r.headline);
+        }
+        r
+    }
+}
