@@ -1,11 +1,10 @@
-//! From what an engine step leaves behind to rows that are compared, and to the evidence file that opens them.
+//! From what an engine step leaves behind to rows that are compared.
 
 use crate::ops::{Op, Point};
 use crate::replay::{Row, Tensor};
 use engine::config::Config;
 use engine::ops;
 use engine::step::{StepOutput, TapBits};
-use record::{Evidence, Record};
 use std::collections::BTreeMap;
 
 /// The rows of a step's output, in batch order; `requests` gives the request of each group.
@@ -48,18 +47,4 @@ pub fn rows(output: &StepOutput, config: &Config, requests: &[u32]) -> Vec<Row> 
         }
     }
     out
-}
-
-/// The evidence that opens every captured row of a record; `steps` in the order of its steps, rows in batch order.
-///
-/// # Errors
-/// [`record::Error`] when the record has no canonical form or a tensor does not fill its shape.
-pub fn evidence(record: &Record, steps: &[Vec<Row>]) -> Result<Evidence, record::Error> {
-    let mut evidence = Evidence::new(record.digest()?, record.evidence);
-    for (step, rows) in record.steps.iter().zip(steps) {
-        for (leaf, row) in (0..).zip(rows) {
-            evidence.add_row(step.index, leaf, &row.evidence(record.evidence))?;
-        }
-    }
-    Ok(evidence)
 }

@@ -24,6 +24,12 @@ pub struct Prepared {
     pub replayer: Option<Box<dyn Replayer>>,
 }
 
+/// Finds the evidence file of the record with a digest; nothing when it was not opened.
+pub type EvidenceOf<'a> = dyn Fn(&Digest) -> Result<Option<Vec<u8>>, Error> + 'a;
+
+/// Compares a record's declarations with what is at hand, and prepares its replay.
+pub type Prepare<'a> = dyn Fn(&Record) -> Result<Prepared, Error> + 'a;
+
 /// A log and everything the auditor brings.
 pub struct LogInput<'a> {
     /// Whose log.
@@ -39,9 +45,9 @@ pub struct LogInput<'a> {
     /// Receipts presented by clients, as files.
     pub receipts: Vec<Vec<u8>>,
     /// The evidence file of a record, if it was opened.
-    pub evidence: &'a dyn Fn(&Digest) -> Result<Option<Vec<u8>>, Error>,
+    pub evidence: &'a EvidenceOf<'a>,
     /// What is at hand to replay a record.
-    pub prepare: &'a dyn Fn(&Record) -> Result<Prepared, Error>,
+    pub prepare: &'a Prepare<'a>,
     /// Which records.
     pub plan: Plan,
     /// Commands that repeat this audit.

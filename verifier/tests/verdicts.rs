@@ -60,7 +60,7 @@ fn another_gpu_is_named_with_the_operation_it_first_shows_in() {
             let served = Operator { level, machine: operator.machine.clone(), ..Operator::default() }.serve();
             let r = if blind { served.audit_blind() } else { served.audit() };
             assert_eq!(r.verdict, Verdict::Mismatch);
-            let Some(Cause::OtherProfile { claimed, found, origin, steps }) = r.causes.first() else {
+            let Some(Cause::OtherProfile { claimed, found, origin, steps, .. }) = r.causes.first() else {
                 panic!("{:?}", r.causes)
             };
             assert_eq!((claimed.as_str(), *steps), ("sm_90", 7));

@@ -13,9 +13,8 @@ use std::sync::Arc;
 use verifier::audit::{Input, Options, audit};
 use verifier::compare::Opened;
 use verifier::engine_replay::AtHand;
-use verifier::replay::Row;
+use verifier::intake;
 use verifier::result::RecordResult;
-use verifier::{capture, intake};
 
 /// Changes the weights of the model that serves.
 pub type Alter = fn(&mut Model);
@@ -68,7 +67,6 @@ struct Cheat<'a> {
     serving: &'a Serving,
     model: &'a Model,
     journal: Journal,
-    rows: Vec<Vec<Row>>,
     emitted: usize,
     claimed: Vec<Dispatch>,
 }
@@ -94,8 +92,6 @@ impl Operator for Cheat<'_> {
     }
 
     fn step(&mut self, step: &StepLog<'_>) -> Result<(), OperatorError> {
-        let requests: Vec<u32> = step.requests.iter().map(|r| *r as u32).collect();
-        self.rows.push(capture::rows(step.output, &self.model.config, &requests));
         let mut plan = step.plan.clone();
         plan.dispatch = *self.claimed.last().ok_or("no dispatch was asked for")?;
         Ok(self.journal.push(&StepLog { plan: &plan, ..*step })?)
@@ -136,10 +132,10 @@ impl Serving {
         let names: Vec<Asked> = ["a", "b"].iter().map(|id| Asked::derived(*id, "00ff")).collect();
         let ids = names.iter().map(|n| n.id.clone()).collect();
         let genesis = commit::genesis("test");
-        let journal = Journal::new(&engine, self.level, ids, 0, genesis);
+        let journal = Journal::new(&engine, self.level, ids, 0, genesis).keeping_evidence();
         let observe = if self.level == EvidenceLevel::A { Observe::ACTIVATIONS } else { Observe::STATE };
         let options = BatchOptions { chunk: self.chunk, observe };
-        let mut operator = Cheat { serving: self, model: &altered, journal, rows: vec![], emitted: 0, claimed: vec![] };
+        let mut operator = Cheat { serving: self, model: &altered, journal, emitted: 0, claimed: vec![] };
         let outcomes = generate(&mut engine, &asked, &options, &mut operator).unwrap();
         let logged = asked.iter().zip(&names).zip(&outcomes).map(|((asked, name), outcome)| {
             let mut logged = asked.clone();
@@ -151,14 +147,14 @@ impl Serving {
         let claims = EmulatedDevice::new(self.claims_profile).unwrap();
         let claimed = Engine::new(honest, Box::new(claims), self.mode, limits()).unwrap();
         let key_id = Digest::of_file(b"key");
-        let record = operator.journal.into_record(
+        let record = operator.journal.to_record(
             Identity::of(&claimed).unwrap(),
             logged.collect(),
             Link { origin: "test".into(), sequence: 0, previous: None, key_id },
             Fact::Known(Time { start_unix_us: 0, end_unix_us: 1 }),
         );
         record.check().expect("a consistent record");
-        let evidence = capture::evidence(&record, &operator.rows).unwrap();
+        let evidence = operator.journal.take_evidence(record.digest().unwrap()).expect("evidence was kept");
         Served { record, evidence }
     }
 }
