@@ -3,11 +3,13 @@
 //! As in shared memory, lanes next to one another are moved as one run, any other pattern lane by lane.
 
 use std::sync::PoisonError;
+use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::Relaxed;
 
 use ptx::ast::{AtomOp, Space};
 
 use super::fault::{Outcome, bad_access};
+use super::inst::Slot;
 use super::lanes::{FULL, LANES, V32, V64, lanes_in};
 use super::memory::{Allocation, Memory};
 
@@ -61,25 +63,39 @@ impl<'a> Global<'a> {
         Some((allocation, (offset / 4) as usize))
     }
 
-    /// `N` consecutive words per lane; `out[j]` is word `j`.
+    /// `N` consecutive words per lane, word `j` to register `to[j]`.
     #[inline(always)]
-    pub fn load<const N: usize>(&self, hint: &mut Hint, address: &V64, mask: u32) -> Outcome<[V32; N]> {
-        let mut out = [V32::ZERO; N];
+    pub fn load_to<const N: usize>(
+        &self,
+        hint: &mut Hint,
+        address: &V64,
+        mask: u32,
+        to: [Slot; N],
+        regs: &mut [V32],
+    ) -> Outcome<()> {
         if let Some((allocation, word)) = self.run(hint, address, 4 * N as u64, mask) {
-            let run = &allocation.words[word..word + LANES * N];
-            for i in 0..LANES {
-                for j in 0..N {
-                    out[j].0[i] = run[i * N + j].load(Relaxed);
+            let (groups, _) = allocation.words[word..word + LANES * N].as_chunks::<N>();
+            for (j, slot) in to.into_iter().enumerate() {
+                for (out, group) in regs[slot as usize].0.iter_mut().zip(groups) {
+                    *out = group[j].load(Relaxed);
                 }
             }
-            return Ok(out);
+            return Ok(());
         }
         for lane in lanes_in(mask) {
             let (allocation, word) = self.lane(hint, lane, address.0[lane], 4 * N as u32)?;
-            for (j, out) in out.iter_mut().enumerate() {
-                out.0[lane] = allocation.words[word + j].load(Relaxed);
+            let group = &allocation.words[word..word + N];
+            for (slot, word) in to.into_iter().zip(group) {
+                regs[slot as usize].0[lane] = word.load(Relaxed);
             }
         }
+        Ok(())
+    }
+
+    /// `N` consecutive words per lane; `out[j]` is word `j`.
+    pub fn load<const N: usize>(&self, hint: &mut Hint, address: &V64, mask: u32) -> Outcome<[V32; N]> {
+        let mut out = [V32::ZERO; N];
+        self.load_to::<N>(hint, address, mask, std::array::from_fn(|j| j as Slot), &mut out)?;
         Ok(out)
     }
 
@@ -108,13 +124,13 @@ impl<'a> Global<'a> {
 
     /// Stores `N` consecutive words per lane.
     #[inline(always)]
-    pub fn store<const N: usize>(&self, hint: &mut Hint, address: &V64, values: &[&V32; N], mask: u32) -> Outcome<()> {
+    pub fn store<const N: usize>(&self, hint: &mut Hint, address: &V64, values: [&V32; N], mask: u32) -> Outcome<()> {
         if let Some((allocation, word)) = self.run(hint, address, 4 * N as u64, mask) {
             mark(allocation);
-            let run = &allocation.words[word..word + LANES * N];
-            for i in 0..LANES {
-                for j in 0..N {
-                    run[i * N + j].store(values[j].0[i], Relaxed);
+            let (groups, _) = allocation.words[word..word + LANES * N].as_chunks::<N>();
+            for (i, group) in groups.iter().enumerate() {
+                for (word, value) in group.iter().zip(values) {
+                    word.store(value.0[i], Relaxed);
                 }
             }
             return Ok(());
@@ -122,8 +138,8 @@ impl<'a> Global<'a> {
         for lane in lanes_in(mask) {
             let (allocation, word) = self.lane(hint, lane, address.0[lane], 4 * N as u32)?;
             mark(allocation);
-            for (j, value) in values.iter().enumerate() {
-                allocation.words[word + j].store(value.0[lane], Relaxed);
+            for (word, value) in allocation.words[word..word + N].iter().zip(values) {
+                word.store(value.0[lane], Relaxed);
             }
         }
         Ok(())
@@ -153,6 +169,22 @@ impl<'a> Global<'a> {
             let _ = allocation.words[word].fetch_update(Relaxed, Relaxed, |old| Some(old & !(keep << shift) | value));
         }
         Ok(())
+    }
+
+    /// The allocation's 16-byte groups and each lane's index into them, when all lanes' aligned 16 bytes lie in one.
+    #[inline(always)]
+    pub fn quads(&self, hint: &mut Hint, address: &V64) -> Option<(&'a [[AtomicU32; 4]], [usize; LANES])> {
+        let (allocation, _) = self.locate(hint, address.0[0], 16)?;
+        let last = allocation.bytes - 16;
+        let mut bad = false;
+        let mut index = [0; LANES];
+        for (index, &at) in index.iter_mut().zip(&address.0) {
+            let offset = at.wrapping_sub(allocation.base);
+            bad |= (at & 15 != 0) | (offset > last);
+            *index = (offset / 16) as usize;
+        }
+        let (quads, _) = allocation.words.as_chunks::<4>();
+        if bad { None } else { Some((quads, index)) }
     }
 
     /// Copies `bytes` (4, 8 or 16) at an aligned address into words, the first `valid` bytes only and zero after them.

@@ -76,6 +76,8 @@ pub(super) struct Moved {
     pub count: u8,
     /// Sign-extend elements into wider registers.
     pub signed: bool,
+    /// Whole words and 32-bit registers, as almost always: moved without a detour.
+    pub plain: bool,
     /// First of `count` entries in the program's register lists.
     pub list: u32,
 }

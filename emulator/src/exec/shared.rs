@@ -7,18 +7,19 @@
 use ptx::ast::Space;
 
 use super::fault::{Outcome, bad_access};
+use super::inst::Slot;
 use super::lanes::{FULL, LANES, V32, lanes_in};
 
-/// Shared memory of one block, as little-endian words.
+/// Shared memory of one block, as little-endian words in groups of 16 bytes.
 #[derive(Debug)]
 pub(super) struct Shared {
-    words: Vec<u32>,
+    quads: Vec<[u32; 4]>,
     bytes: u32,
 }
 
 impl Shared {
     pub fn new(bytes: u32) -> Self {
-        Shared { words: vec![0; bytes.div_ceil(4) as usize], bytes }
+        Shared { quads: vec![[0; 4]; bytes.div_ceil(16) as usize], bytes }
     }
 
     pub fn bytes(&self) -> u32 {
@@ -27,7 +28,17 @@ impl Shared {
 
     /// Zeroes everything: a block finds no trace of the one before it.
     pub fn clear(&mut self) {
-        self.words.fill(0);
+        self.quads.fill([0; 4]);
+    }
+
+    #[inline(always)]
+    fn words(&self) -> &[u32] {
+        self.quads.as_flattened()
+    }
+
+    #[inline(always)]
+    fn words_mut(&mut self) -> &mut [u32] {
+        self.quads.as_flattened_mut()
     }
 
     /// The word index of an aligned access that lies inside.
@@ -40,31 +51,43 @@ impl Shared {
         }
     }
 
-    /// `N` consecutive words per lane; `out[j]` is word `j`.
+    /// The words of all lanes, when they form one aligned run of `N` each that lies inside.
     #[inline(always)]
-    pub fn load<const N: usize>(&self, address: &V32, mask: u32) -> Outcome<[V32; N]> {
-        let mut out = [V32::ZERO; N];
+    fn run<const N: usize>(&self, address: &V32, mask: u32) -> Option<std::ops::Range<usize>> {
         let step = 4 * N as u32;
         let first = address.0[0];
-        if mask == FULL && consecutive(address, step) && first.is_multiple_of(step) {
-            let from = first as usize / 4;
-            if u64::from(first) + u64::from(step) * LANES as u64 <= u64::from(self.bytes)
-                && let Some(run) = self.words.get(from..from + LANES * N)
-            {
-                for i in 0..LANES {
-                    for j in 0..N {
-                        out[j].0[i] = run[i * N + j];
-                    }
+        let inside = u64::from(first) + u64::from(step) * LANES as u64 <= u64::from(self.bytes);
+        let from = first as usize / 4;
+        (mask == FULL && inside && first.is_multiple_of(step) && consecutive(address, step))
+            .then_some(from..from + LANES * N)
+    }
+
+    /// `N` consecutive words per lane, word `j` to register `to[j]`.
+    #[inline(always)]
+    pub fn load_to<const N: usize>(&self, address: &V32, mask: u32, to: [Slot; N], regs: &mut [V32]) -> Outcome<()> {
+        if let Some(run) = self.run::<N>(address, mask) {
+            let (groups, _) = self.words()[run].as_chunks::<N>();
+            for (j, slot) in to.into_iter().enumerate() {
+                for (out, group) in regs[slot as usize].0.iter_mut().zip(groups) {
+                    *out = group[j];
                 }
-                return Ok(out);
             }
+            return Ok(());
         }
         for lane in lanes_in(mask) {
-            let word = self.word(lane, address.0[lane], step)?;
-            for (j, out) in out.iter_mut().enumerate() {
-                out.0[lane] = self.words[word + j];
+            let word = self.word(lane, address.0[lane], 4 * N as u32)?;
+            let group = &self.words()[word..word + N];
+            for (slot, word) in to.into_iter().zip(group) {
+                regs[slot as usize].0[lane] = *word;
             }
         }
+        Ok(())
+    }
+
+    /// `N` consecutive words per lane; `out[j]` is word `j`.
+    pub fn load<const N: usize>(&self, address: &V32, mask: u32) -> Outcome<[V32; N]> {
+        let mut out = [V32::ZERO; N];
+        self.load_to::<N>(address, mask, std::array::from_fn(|j| j as Slot), &mut out)?;
         Ok(out)
     }
 
@@ -74,7 +97,7 @@ impl Shared {
         let mut out = V32::ZERO;
         for lane in lanes_in(mask) {
             let at = address.0[lane];
-            let word = self.words[self.word(lane, at, bytes)?];
+            let word = self.words()[self.word(lane, at, bytes)?];
             out.0[lane] = (word >> (8 * (at & 3))) & ((1 << (8 * bytes)) - 1);
         }
         Ok(out)
@@ -82,26 +105,18 @@ impl Shared {
 
     /// Stores `N` consecutive words per lane.
     #[inline(always)]
-    pub fn store<const N: usize>(&mut self, address: &V32, values: &[&V32; N], mask: u32) -> Outcome<()> {
-        let step = 4 * N as u32;
-        let first = address.0[0];
-        if mask == FULL && consecutive(address, step) && first.is_multiple_of(step) {
-            let from = first as usize / 4;
-            if u64::from(first) + u64::from(step) * LANES as u64 <= u64::from(self.bytes)
-                && let Some(run) = self.words.get_mut(from..from + LANES * N)
-            {
-                for i in 0..LANES {
-                    for j in 0..N {
-                        run[i * N + j] = values[j].0[i];
-                    }
-                }
-                return Ok(());
+    pub fn store<const N: usize>(&mut self, address: &V32, values: [&V32; N], mask: u32) -> Outcome<()> {
+        if let Some(run) = self.run::<N>(address, mask) {
+            let (groups, _) = self.words_mut()[run].as_chunks_mut::<N>();
+            for (i, group) in groups.iter_mut().enumerate() {
+                *group = values.map(|v| v.0[i]);
             }
+            return Ok(());
         }
         for lane in lanes_in(mask) {
-            let word = self.word(lane, address.0[lane], step)?;
+            let word = self.word(lane, address.0[lane], 4 * N as u32)?;
             for (j, value) in values.iter().enumerate() {
-                self.words[word + j] = value.0[lane];
+                self.words_mut()[word + j] = value.0[lane];
             }
         }
         Ok(())
@@ -114,36 +129,49 @@ impl Shared {
             let at = address.0[lane];
             let word = self.word(lane, at, bytes)?;
             let (shift, keep) = (8 * (at & 3), (1 << (8 * bytes)) - 1);
-            let word = &mut self.words[word];
+            let word = &mut self.words_mut()[word];
             *word = *word & !(keep << shift) | (value.0[lane] & keep) << shift;
         }
         Ok(())
     }
 
-    /// The 16 bytes at each address of the lanes `8 * matrix ..`: the rows of one 8x8 matrix of 16-bit elements.
+    /// The 16 bytes at each address of the first `8 * count` lanes: the rows of `count` 8x8 matrices of 16-bit elements,
+    /// one matrix after another to `put`.
     #[inline(always)]
-    pub fn rows(&self, address: &V32, matrix: usize) -> Outcome<[u32; LANES]> {
-        let mut rows = [0; LANES];
-        for row in 0..8 {
-            let lane = 8 * matrix + row;
-            let at = address.0[lane];
-            if at.is_multiple_of(16)
-                && at <= self.bytes.saturating_sub(16)
-                && let Some(run) = self.words.get(at as usize / 4..at as usize / 4 + 4)
-            {
-                rows[4 * row..4 * row + 4].copy_from_slice(run);
-            } else {
-                return bad_access(Space::Shared, lane, u64::from(at), 16);
+    pub fn rows(&self, address: &V32, count: usize, mut put: impl FnMut(usize, [[u32; 4]; 8])) -> Outcome<()> {
+        let lanes = 8 * count;
+        let last = i64::from(self.bytes) - 16;
+        let mut bad = false;
+        for &at in &address.0[..lanes] {
+            bad |= (at & 15 != 0) | (i64::from(at) > last);
+        }
+        if bad {
+            for (lane, &at) in address.0[..lanes].iter().enumerate() {
+                self.word(lane, at, 16)?;
             }
         }
-        Ok(rows)
+        for (matrix, address) in address.0[..lanes].as_chunks::<8>().0.iter().enumerate() {
+            put(matrix, address.map(|at| self.quads[at as usize / 16]));
+        }
+        Ok(())
+    }
+
+    /// The 16-byte groups, when all of the aligned 16 bytes at every lane's address lie inside.
+    #[inline(always)]
+    pub fn quads_mut(&mut self, address: &V32) -> Option<&mut [[u32; 4]]> {
+        let last = i64::from(self.bytes) - 16;
+        let mut bad = false;
+        for &at in &address.0 {
+            bad |= (at & 15 != 0) | (i64::from(at) > last);
+        }
+        if bad { None } else { Some(&mut self.quads) }
     }
 
     /// `words.len()` words at an aligned address, for one lane.
     #[inline(always)]
     pub fn slice_mut(&mut self, lane: usize, address: u32, words: usize) -> Outcome<&mut [u32]> {
         let word = self.word(lane, address, 4 * words as u32)?;
-        Ok(&mut self.words[word..word + words])
+        Ok(&mut self.words_mut()[word..word + words])
     }
 }
 

@@ -97,7 +97,8 @@ impl Decoder<'_> {
     pub(super) fn moved(&mut self, ty: Type, entries: Vec<Result<Any>>) -> Result<Moved> {
         let count = entries.len() as u8;
         let list = self.list(entries)?;
-        Ok(Moved { element: ty.bytes() as u8, count, signed: ty.is_signed(), list })
+        let plain = ty.bytes() == 4 && self.lists[list as usize..].iter().all(|r| matches!(r, Any::B32(_)));
+        Ok(Moved { element: ty.bytes() as u8, count, signed: ty.is_signed(), plain, list })
     }
 
     pub(super) fn shared_addr(&mut self, addr: Addr) -> Result<SharedAddr> {

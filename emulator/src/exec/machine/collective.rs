@@ -136,18 +136,21 @@ pub(super) fn ldmatrix<W: Watch>(
         };
         watch.access(access)?;
     }
-    for (matrix, d) in to.iter().enumerate() {
-        let rows = shared.rows(&address, matrix)?;
-        let value = if trans { transpose(&rows) } else { V32(rows) };
-        let (Any::B16(d) | Any::B32(d) | Any::B64(d)) = *d;
-        regs.set32(d, &value, FULL);
-    }
-    Ok(())
+    shared.rows(&address, to.len(), |matrix, rows| {
+        let (Any::B16(d) | Any::B32(d) | Any::B64(d)) = to[matrix];
+        let d = &mut regs.b32[d as usize].0;
+        if trans {
+            *d = transpose(rows.as_flattened()).0;
+        } else {
+            d.copy_from_slice(rows.as_flattened());
+        }
+    })
 }
 
 /// The transpose of an 8x8 matrix of 16-bit elements, two to a word, four words to a row.
 #[inline(always)]
-fn transpose(rows: &[u32; LANES]) -> V32 {
+fn transpose(rows: &[u32]) -> V32 {
+    let rows = &rows[..LANES];
     let mut out = V32::ZERO;
     for row in 0..8 {
         for pair in 0..4 {

@@ -1,5 +1,7 @@
 //! Loads, stores, asynchronous copies and atomics of a warp.
 
+use std::sync::atomic::Ordering::Relaxed;
+
 use ptx::ast::Space;
 
 use super::super::error::AccessKind;
@@ -7,7 +9,7 @@ use super::super::fault::{Outcome, bad_access, undefined};
 use super::super::global::{combine32, combine64};
 use super::super::inst::{Any, GlobalAddr, Inst, Moved, Place, SharedAddr, Slot};
 use super::super::integer as int;
-use super::super::lanes::{LANES, V32, V64, lanes_in};
+use super::super::lanes::{FULL, LANES, V32, V64, lanes_in};
 use super::super::program::Program;
 use super::super::shared::Shared;
 use super::super::warp::Registers;
@@ -115,10 +117,17 @@ pub(super) fn load<W: Watch>(
             let address = global_address(addr, regs);
             let hint = &mut machine.hints[at.pc as usize];
             let global = &machine.global;
-            match bytes {
-                4 => spread(&global.load::<1>(hint, &address, at.mask)?, moved, to, regs, at.mask),
-                8 => spread(&global.load::<2>(hint, &address, at.mask)?, moved, to, regs, at.mask),
-                16 => spread(&global.load::<4>(hint, &address, at.mask)?, moved, to, regs, at.mask),
+            match (bytes, to) {
+                (4, &[Any::B32(p)]) if moved.plain => global.load_to(hint, &address, at.mask, [p], &mut regs.b32)?,
+                (8, &[Any::B32(p), Any::B32(q)]) if moved.plain => {
+                    global.load_to(hint, &address, at.mask, [p, q], &mut regs.b32)?;
+                }
+                (16, &[Any::B32(p), Any::B32(q), Any::B32(r), Any::B32(s)]) if moved.plain => {
+                    global.load_to(hint, &address, at.mask, [p, q, r, s], &mut regs.b32)?;
+                }
+                (4, _) => spread(&global.load::<1>(hint, &address, at.mask)?, moved, to, regs, at.mask),
+                (8, _) => spread(&global.load::<2>(hint, &address, at.mask)?, moved, to, regs, at.mask),
+                (16, _) => spread(&global.load::<4>(hint, &address, at.mask)?, moved, to, regs, at.mask),
                 _ => spread(&[global.load_narrow(hint, &address, bytes, at.mask)?], moved, to, regs, at.mask),
             }
             if W::ON {
@@ -127,10 +136,17 @@ pub(super) fn load<W: Watch>(
         }
         Place::Shared(addr) => {
             let address = shared_address(addr, regs, at.mask)?;
-            match bytes {
-                4 => spread(&shared.load::<1>(&address, at.mask)?, moved, to, regs, at.mask),
-                8 => spread(&shared.load::<2>(&address, at.mask)?, moved, to, regs, at.mask),
-                16 => spread(&shared.load::<4>(&address, at.mask)?, moved, to, regs, at.mask),
+            match (bytes, to) {
+                (4, &[Any::B32(p)]) if moved.plain => shared.load_to(&address, at.mask, [p], &mut regs.b32)?,
+                (8, &[Any::B32(p), Any::B32(q)]) if moved.plain => {
+                    shared.load_to(&address, at.mask, [p, q], &mut regs.b32)?;
+                }
+                (16, &[Any::B32(p), Any::B32(q), Any::B32(r), Any::B32(s)]) if moved.plain => {
+                    shared.load_to(&address, at.mask, [p, q, r, s], &mut regs.b32)?;
+                }
+                (4, _) => spread(&shared.load::<1>(&address, at.mask)?, moved, to, regs, at.mask),
+                (8, _) => spread(&shared.load::<2>(&address, at.mask)?, moved, to, regs, at.mask),
+                (16, _) => spread(&shared.load::<4>(&address, at.mask)?, moved, to, regs, at.mask),
                 _ => spread(&[shared.load_narrow(&address, bytes, at.mask)?], moved, to, regs, at.mask),
             }
             if W::ON {
@@ -187,10 +203,9 @@ pub(super) fn store<W: Watch>(
     let from = &program.lists[moved.list as usize..][..moved.count as usize];
     let bytes = u32::from(moved.element) * u32::from(moved.count);
     let mut words = [V32::ZERO; 4];
-    // Whole 32-bit registers, as almost always, are stored from where they are.
+    // Plain registers are stored from where they are.
     let mut refs = [&V32::ZERO; 4];
-    let direct = moved.element == 4 && from.iter().all(|a| matches!(a, Any::B32(_)));
-    if direct && !W::ON {
+    if moved.plain && !W::ON {
         for (slot, a) in refs.iter_mut().zip(from) {
             if let Any::B32(a) = *a {
                 *slot = &regs.b32[a as usize];
@@ -207,9 +222,9 @@ pub(super) fn store<W: Watch>(
             let hint = &mut machine.hints[at.pc as usize];
             let global = &machine.global;
             match bytes {
-                4 => global.store(hint, &address, &[w0], at.mask)?,
-                8 => global.store(hint, &address, &[w0, w1], at.mask)?,
-                16 => global.store(hint, &address, &[w0, w1, w2, w3], at.mask)?,
+                4 => global.store(hint, &address, [w0], at.mask)?,
+                8 => global.store(hint, &address, [w0, w1], at.mask)?,
+                16 => global.store(hint, &address, [w0, w1, w2, w3], at.mask)?,
                 _ => global.store_narrow(hint, &address, bytes, w0, at.mask)?,
             }
             if W::ON {
@@ -219,9 +234,9 @@ pub(super) fn store<W: Watch>(
         Place::Shared(addr) => {
             let address = shared_address(addr, regs, at.mask)?;
             match bytes {
-                4 => shared.store(&address, &[w0], at.mask)?,
-                8 => shared.store(&address, &[w0, w1], at.mask)?,
-                16 => shared.store(&address, &[w0, w1, w2, w3], at.mask)?,
+                4 => shared.store(&address, [w0], at.mask)?,
+                8 => shared.store(&address, [w0, w1], at.mask)?,
+                16 => shared.store(&address, [w0, w1, w2, w3], at.mask)?,
                 _ => shared.store_narrow(&address, bytes, w0, at.mask)?,
             }
             if W::ON {
@@ -288,6 +303,18 @@ pub(super) fn cp_async<W: Watch>(
         None => &whole,
     };
     let hint = &mut machine.hints[at.pc as usize];
+    if !W::ON
+        && bytes == 16
+        && at.mask == FULL
+        && *valid == whole
+        && let Some((from, index)) = machine.global.quads(hint, &from)
+        && let Some(quads) = shared.quads_mut(&to)
+    {
+        for (index, to) in index.into_iter().zip(&to.0) {
+            quads[*to as usize / 16] = from[index].each_ref().map(|word| word.load(Relaxed));
+        }
+        return Ok(());
+    }
     for lane in lanes_in(at.mask) {
         if valid.0[lane] > bytes {
             return undefined(Some(lane as u32), "cp.async with a source size beyond the copy size");

@@ -9,7 +9,7 @@ mod memory;
 
 use super::fault::{Outcome, undefined};
 use super::global::{Global, Hint};
-use super::inst::{Any, Decoded, Ext, Inst, Slot};
+use super::inst::{Any, Ext, Inst, Slot};
 use super::integer as int;
 use super::lanes::{LANES, V32, V64, lanes_in, map, map2, map3};
 use super::memory::Memory;
@@ -83,9 +83,10 @@ fn interpret<W: Watch>(
             continue;
         }
         fuel -= 1;
-        let Decoded { guard, negate, inst } = code[pc as usize];
-        let p = regs.pred[guard as usize];
-        let mask = control.active & if negate { !p } else { p };
+        // Matched in place: an instruction is never copied as a whole.
+        let decoded = &code[pc as usize];
+        let p = regs.pred[decoded.guard as usize];
+        let mask = control.active & if decoded.negate { !p } else { p };
         if W::ON {
             watch.step(index, pc, control.active, mask)?;
         }
@@ -93,7 +94,7 @@ fn interpret<W: Watch>(
             control.pc = pc + 1;
             continue;
         }
-        match inst {
+        match decoded.inst {
             Inst::Bra { target, reconverge, uniform } => {
                 if mask == control.active {
                     control.jump(target);
@@ -320,7 +321,7 @@ fn interpret<W: Watch>(
             | Inst::F64Unary { .. }
             | Inst::SetpF64 { .. }
             | Inst::Pack16Slow { .. }
-            | Inst::CvtFloat { .. } => float::one_by_one(inst, regs, mask),
+            | Inst::CvtFloat { .. } => float::one_by_one(decoded.inst, regs, mask),
             Inst::Mma { index } => {
                 collective::whole_warp(mask)?;
                 collective::mma(&program.mmas[index as usize], &machine.mmas[index as usize], regs);
@@ -361,7 +362,7 @@ fn interpret<W: Watch>(
             Inst::CpAsyncCommit => watch.commit(index, mask),
             Inst::CpAsyncWait { n } => watch.wait(index, mask, n, machine.memory, shared)?,
             Inst::Atom32 { .. } | Inst::Atom64 { .. } => {
-                memory::atom(machine, inst, regs, shared, watch, memory::At { warp: index, pc, mask })?;
+                memory::atom(machine, decoded.inst, regs, shared, watch, memory::At { warp: index, pc, mask })?;
             }
         }
         control.pc = pc + 1;
