@@ -135,11 +135,9 @@ impl Shared {
         Ok(())
     }
 
-    /// The 16 bytes at each address of the first `8 * count` lanes: the rows of `count` 8x8 matrices of 16-bit elements,
-    /// one matrix after another to `put`.
+    /// Fails unless the first `lanes` lanes give the addresses of aligned groups of 16 bytes that lie inside.
     #[inline(always)]
-    pub fn rows(&self, address: &V32, count: usize, mut put: impl FnMut(usize, [[u32; 4]; 8])) -> Outcome<()> {
-        let lanes = 8 * count;
+    pub fn check_quads(&self, address: &V32, lanes: usize) -> Outcome<()> {
         let last = i64::from(self.bytes) - 16;
         let mut bad = false;
         for &at in &address.0[..lanes] {
@@ -150,10 +148,13 @@ impl Shared {
                 self.word(lane, at, 16)?;
             }
         }
-        for (matrix, address) in address.0[..lanes].as_chunks::<8>().0.iter().enumerate() {
-            put(matrix, address.map(|at| self.quads[at as usize / 16]));
-        }
         Ok(())
+    }
+
+    /// The 16 bytes at an address that [`Shared::check_quads`] has passed.
+    #[inline(always)]
+    pub fn quad(&self, address: u32) -> [u32; 4] {
+        self.quads[address as usize / 16]
     }
 
     /// The 16-byte groups, when all of the aligned 16 bytes at every lane's address lie inside.

@@ -10,7 +10,7 @@ use super::super::error::AccessKind;
 use super::super::fault::{Outcome, undefined};
 use super::super::inst::{Any, Mma, SharedAddr, Slot};
 use super::super::integer as int;
-use super::super::lanes::{FULL, LANES, V32};
+use super::super::lanes::{FULL, LANES, V32, lanes_in, map};
 use super::super::shared::Shared;
 use super::super::warp::{Control, Registers};
 use super::super::watch::{Access, Watch};
@@ -64,33 +64,32 @@ pub(super) fn mma(mma: &Mma, warp: &WarpMma, regs: &mut Registers) {
 /// `shfl.sync`: values, and the lanes whose source was within range.
 #[inline(always)]
 pub(super) fn shfl(mode: ShflMode, a: &V32, b: &V32, c: &V32, mask: u32) -> Outcome<(V32, u32)> {
-    let mut out = *a;
+    let mut from = V32::ZERO;
     let mut inside = 0;
-    let mut from_mask = 0;
-    for lane in 0..LANES as u32 {
-        let i = lane as usize;
+    for i in 0..LANES {
+        let lane = i as u32;
         let (clamp, segment) = (c.0[i] & 0x1f, (c.0[i] >> 8) & 0x1f);
         let b = b.0[i] & 0x1f;
         let max_lane = (lane & segment) | (clamp & !segment);
-        let min_lane = lane & segment;
-        let (from, valid) = match mode {
+        // As i32: `up` may come to a negative lane.
+        let (j, valid) = match mode {
             ShflMode::Up => (lane.wrapping_sub(b), lane as i32 - b as i32 >= max_lane as i32),
             ShflMode::Down => (lane + b, lane + b <= max_lane),
             ShflMode::Bfly => (lane ^ b, lane ^ b <= max_lane),
-            ShflMode::Idx => (min_lane | (b & !segment), min_lane | (b & !segment) <= max_lane),
+            ShflMode::Idx => {
+                let j = (lane & segment) | (b & !segment);
+                (j, j <= max_lane)
+            }
         };
-        let from = if valid { from & 31 } else { lane };
-        out.0[i] = a.0[from as usize];
-        inside |= u32::from(valid) << lane;
-        from_mask |= if mask & (1 << lane) != 0 { 1 << from } else { 0 };
+        from.0[i] = if valid { j & 31 } else { lane };
+        inside |= u32::from(valid) << i;
     }
-    if from_mask & !mask != 0 {
-        return undefined(
-            Some((from_mask & !mask).trailing_zeros()),
-            "shfl takes the value of this lane, which does not take part",
-        );
+    if mask != FULL
+        && let Some(absent) = lanes_in(mask).map(|i| from.0[i]).find(|&j| mask >> j & 1 == 0)
+    {
+        return undefined(Some(absent), "shfl takes the value of this lane, which does not take part");
     }
-    Ok((out, inside))
+    Ok((map(&from, |j| a.0[j as usize & 31]), inside))
 }
 
 /// `vote.sync` among the lanes in `mask`.
@@ -136,21 +135,23 @@ pub(super) fn ldmatrix<W: Watch>(
         };
         watch.access(access)?;
     }
-    shared.rows(&address, to.len(), |matrix, rows| {
-        let (Any::B16(d) | Any::B32(d) | Any::B64(d)) = to[matrix];
+    shared.check_quads(&address, 8 * to.len())?;
+    for (d, address) in to.iter().zip(address.0.as_chunks::<8>().0) {
+        let (Any::B16(d) | Any::B32(d) | Any::B64(d)) = *d;
         let d = &mut regs.b32[d as usize].0;
-        if trans {
-            *d = transpose(rows.as_flattened()).0;
-        } else {
-            d.copy_from_slice(rows.as_flattened());
+        for (row, &at) in d.as_chunks_mut::<4>().0.iter_mut().zip(address) {
+            *row = shared.quad(at);
         }
-    })
+        if trans {
+            *d = transpose(d).0;
+        }
+    }
+    Ok(())
 }
 
 /// The transpose of an 8x8 matrix of 16-bit elements, two to a word, four words to a row.
 #[inline(always)]
-fn transpose(rows: &[u32]) -> V32 {
-    let rows = &rows[..LANES];
+fn transpose(rows: &[u32; LANES]) -> V32 {
     let mut out = V32::ZERO;
     for row in 0..8 {
         for pair in 0..4 {

@@ -311,7 +311,8 @@ pub(super) fn cp_async<W: Watch>(
         && let Some(quads) = shared.quads_mut(&to)
     {
         for (index, to) in index.into_iter().zip(&to.0) {
-            quads[*to as usize / 16] = from[index].each_ref().map(|word| word.load(Relaxed));
+            let [p, q, r, s] = &from[index];
+            quads[*to as usize / 16] = [p.load(Relaxed), q.load(Relaxed), r.load(Relaxed), s.load(Relaxed)];
         }
         return Ok(());
     }
