@@ -1,0 +1,122 @@
+//! Logs, honest and not, through the command line.
+
+mod common;
+
+use common::{Bench, copy, run};
+use serde_json::Value;
+
+fn reason(result: &Value) -> &str {
+    result["log"]["refused"]["reason"].as_str().unwrap_or("not refused")
+}
+
+#[test]
+fn results_do_not_depend_on_threads_or_vector_instructions() {
+    let bench = Bench::new("example.org/t");
+    bench.serve(&["--temperature", "0.9"]);
+    let mut files = Vec::new();
+    for (i, how) in [
+        ["--threads", "1", "--simd", "auto"],
+        ["--threads", "2", "--simd", "auto"],
+        ["--threads", "1", "--simd", "off"],
+    ]
+    .iter()
+    .enumerate()
+    {
+        let (log, key, auditor, out) =
+            (bench.path("log"), bench.path("operator.pub"), bench.path("auditor"), bench.path(&format!("out{i}")));
+        let mut args = vec!["audit", &log, "--key", &key, "--auditor-key", &auditor, "--out", &out];
+        args.extend(how);
+        bench.ok(&args);
+        let read = |name: &str| std::fs::read(bench.at(&format!("out{i}")).join(name)).unwrap();
+        files.push((read("log.audit.json"), read("log.html")));
+    }
+    assert!(files.windows(2).all(|w| w[0] == w[1]), "reports differ");
+}
+
+#[test]
+fn invariant_logs_match_by_schedule_and_by_one_prefill() {
+    let bench = Bench::new("example.org/t");
+    bench.serve(&["--mode", "invariant", "--chunk", "3"]);
+    for mode in ["schedule", "prefill"] {
+        let result = bench.audit(0, &["--mode", mode]);
+        assert_eq!(result["verdict"], "MATCH", "{mode}: {result:#}");
+    }
+    // Throughput bits depend on the schedule: a prefill cannot stand for it, and the audit says so instead of accusing.
+    let other = Bench::new("example.org/t");
+    other.serve(&[]);
+    let result = other.audit(2, &["--mode", "prefill"]);
+    assert_ne!(result["verdict"], "MATCH");
+    assert_ne!(result["verdict"], "MISMATCH");
+}
+
+#[test]
+fn a_log_for_another_model_is_not_replayed() {
+    let bench = Bench::new("example.org/t");
+    bench.serve(&[]);
+    let Some(stories) = lastbit_tests::shared("models/stories260K") else { return };
+    let result = bench.audit(2, &["--model", stories.to_str().unwrap()]);
+    assert_ne!(result["verdict"], "MATCH");
+    assert!(result["headline"].as_str().unwrap().contains("identity"), "{}", result["headline"]);
+}
+
+#[test]
+fn broken_logs_are_refused_for_the_right_reason() {
+    let bench = Bench::new("example.org/t");
+    bench.serve(&[]);
+    copy(&bench.at("log"), &bench.at("short"));
+    bench.serve(&[]);
+    bench.serve(&[]);
+    assert_eq!(bench.audit(0, &[])["records"].as_array().unwrap().len(), 3);
+    let entries = bench.at("log/entries");
+    let honest = std::fs::read(&entries).unwrap();
+    let lines: Vec<&[u8]> = honest.split_inclusive(|b| *b == b'\n').collect();
+
+    let with = |bytes: Vec<u8>| {
+        std::fs::write(&entries, bytes).unwrap();
+        let result = bench.audit(2, &[]);
+        assert_eq!(result["verdict"], "ERROR");
+        reason(&result).to_owned()
+    };
+    assert_eq!(with([lines[0], lines[1]].concat()), "truncated");
+    assert_eq!(with([lines[0], lines[2], lines[1]].concat()), "reordered");
+    let mut altered = honest.clone();
+    let middle = lines[0].len() / 2;
+    altered[middle] = if altered[middle] == b'A' { b'B' } else { b'A' };
+    assert_eq!(with(altered), "altered");
+
+    // An entry of another log, signed by the same operator.
+    let (other, key) = (bench.path("other"), bench.path("operator"));
+    bench.ok(&["log", "init", &other, "--origin", "example.org/other", "--key", &key]);
+    bench.ok(&["generate", "--log", &other, "--key", &key, "--prompt", "Amen", "--max-new-tokens", "2"]);
+    let foreign = std::fs::read(bench.at("other/entries")).unwrap();
+    assert_eq!(with([&foreign, lines[1], lines[2]].concat()), "spliced");
+    std::fs::write(&entries, &honest).unwrap();
+
+    // A whole log by another key.
+    let (theirs, key) = (bench.path("theirs"), bench.path("stranger"));
+    bench.ok(&["log", "init", &theirs, "--origin", "example.org/t", "--key", &key]);
+    bench.ok(&["generate", "--log", &theirs, "--key", &key, "--prompt", "Amen", "--max-new-tokens", "2"]);
+    let (code, out, _) = run(&["audit", &theirs, "--key", &bench.path("operator.pub"), "--json"]);
+    assert_eq!(code, 2);
+    assert_eq!(reason(&serde_json::from_str(&out).unwrap()), "re-signed");
+
+    // The log as it was once, against a client who saw it later.
+    let (short, key) = (bench.path("short"), bench.path("operator.pub"));
+    let checkpoint = bench.path("log/checkpoint");
+    let (code, out, _) = run(&["audit", &short, "--key", &key, "--checkpoint", &checkpoint, "--json"]);
+    assert_eq!(code, 2);
+    assert_eq!(reason(&serde_json::from_str(&out).unwrap()), "rolled-back");
+}
+
+#[test]
+fn bits_of_an_a100_under_an_h100_claim_part_at_the_first_tensor_core_operation() {
+    // The engine states what it ran on, so the lie is made where the demo makes it; here the audit of its log is read closely.
+    let scratch = tempfile::tempdir().unwrap();
+    let out = scratch.path().join("demo");
+    common::json(0, &["demo", "--json", "--out", out.to_str().unwrap()]);
+    let (log, key) = (out.join("logs/e-other-gpu"), out.join("keys/operator.pub"));
+    let (code, text, _) = run(&["explain", log.to_str().unwrap(), "--key", key.to_str().unwrap()]);
+    assert_eq!(code, 1);
+    assert!(text.contains("qkv of layer 0"), "{text}");
+    assert!(text.contains("sm_80"), "{text}");
+}
