@@ -8,6 +8,7 @@ use record::log::{Checkpoint, Directory};
 use record::{Digest, PublicKey};
 use verifier::audit::Options;
 use verifier::challenge::Plan;
+use verifier::directory;
 use verifier::engine_replay::AtHand;
 use verifier::log::{LogInput, audit};
 use verifier::result::{AuditResult, Subject};
@@ -29,6 +30,8 @@ pub struct Inspection<'a> {
     pub pinned: Option<&'a Checkpoint>,
     /// Receipts of clients.
     pub receipts: Vec<PathBuf>,
+    /// Take the copies of receipts that the operator kept as well.
+    pub own_receipts: bool,
     /// Which records.
     pub plan: Plan,
     /// Commands that repeat the audit, for the report.
@@ -43,9 +46,11 @@ pub fn inspect(
     options: &Options,
 ) -> anyhow::Result<AuditResult> {
     let directory = Directory::new(what.log);
-    let receipts = what.receipts.iter().map(|p| source::file(p)).collect::<anyhow::Result<_>>()?;
-    let devices = |profile: &str| emulation.replay_device(profile);
-    let at_hand = AtHand::new(model.clone(), &devices, source::replay_profiles());
+    let mut receipts = what.receipts.iter().map(|p| source::file(p)).collect::<anyhow::Result<Vec<_>>>()?;
+    if what.own_receipts {
+        receipts.extend(directory::receipts(&directory)?);
+    }
+    let at_hand = AtHand::emulated(model.clone(), emulation.thread_count(), Some(emulation.simd));
     let input = LogInput {
         subject: what.subject.clone(),
         source: &directory,
@@ -53,7 +58,7 @@ pub fn inspect(
         origin: what.origin,
         pinned: what.pinned,
         receipts,
-        evidence: &|record: &Digest| std::fs::read(directory.evidence_path(record)).ok(),
+        evidence: &|record: &Digest| directory::evidence(&directory, record),
         prepare: &|record| at_hand.prepare(record),
         plan: what.plan.clone(),
         recheck: what.recheck.clone(),

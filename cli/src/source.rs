@@ -4,12 +4,10 @@ use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::Context as _;
-use emulator::profile::Profile;
 use emulator::simd::Level;
 use engine::Model;
-use engine::device::{Device, EmulatedDevice};
+use engine::device::EmulatedDevice;
 use record::{PrivateKey, PublicKey};
-use verifier::replay::ReplayError;
 
 /// How the emulated device runs; no bit depends on it.
 #[derive(clap::Args, Clone, Debug)]
@@ -20,7 +18,7 @@ pub struct Emulation {
 
     /// Vector instructions: auto, off, avx2 or avx512
     #[arg(long, value_name = "LEVEL", default_value = "auto", value_parser = simd_level)]
-    simd: Level,
+    pub simd: Level,
 }
 
 fn simd_level(name: &str) -> Result<Level, String> {
@@ -33,22 +31,12 @@ fn simd_level(name: &str) -> Result<Level, String> {
 impl Emulation {
     /// An emulated device of a profile.
     pub fn device(&self, profile: &str) -> engine::Result<EmulatedDevice> {
-        let device = EmulatedDevice::new(profile)?.simd(self.simd);
-        Ok(match self.threads {
-            Some(n) => device.threads(n),
-            None => device,
-        })
+        Ok(EmulatedDevice::new(profile)?.simd(self.simd).threads(self.thread_count()))
     }
 
-    /// The same for a verifier: a profile nobody knows is not a failure but an answer.
-    pub fn replay_device(&self, profile: &str) -> Result<Box<dyn Device>, ReplayError> {
-        if Profile::by_name(profile).is_none() {
-            return Err(ReplayError::Unknown { what: format!("profile {profile}") });
-        }
-        match self.device(profile) {
-            Ok(device) => Ok(Box::new(device)),
-            Err(e) => Err(ReplayError::Failed { reason: e.to_string() }),
-        }
+    /// Threads of the device.
+    pub fn thread_count(&self) -> usize {
+        self.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from))
     }
 }
 
@@ -56,11 +44,6 @@ impl Default for Emulation {
     fn default() -> Self {
         Self { threads: None, simd: Level::detect() }
     }
-}
-
-/// Every profile whose kernels the emulated device can run: those from the kernels' PTX target on.
-pub fn replay_profiles() -> Vec<String> {
-    Profile::all().iter().filter(|p| p.sm >= 80).map(|p| p.name.to_owned()).collect()
 }
 
 /// The model of a folder, or the one inside this binary.

@@ -142,6 +142,7 @@ impl Input {
             origin: self.origin.as_deref(),
             pinned: pinned.as_ref(),
             receipts: self.receipt.clone(),
+            own_receipts: false,
             plan,
             recheck,
         };

@@ -20,7 +20,7 @@ macro_rules! built_in {
     };
 }
 
-static BUILT_IN: &[(&str, &[u8])] = built_in![
+pub(super) static BUILT_IN: &[(&str, &[u8])] = built_in![
     "volta.jsonl",
     "turing.jsonl",
     "ampere.jsonl",

@@ -2,6 +2,7 @@
 
 mod audit;
 mod conformance;
+mod doctor;
 mod generate;
 mod keygen;
 mod log;
@@ -20,6 +21,8 @@ pub enum Verb {
     Conformance(conformance::Args),
     /// The main job on the model inside this binary: nine operators serve, eight of them cheat, every log is audited
     Demo(demo::Args),
+    /// Check that this build, on this machine, is fit to audit
+    Doctor(doctor::Args),
     /// Audit a log and explain each finding in words: first difference, growth, cause, what else would fit
     Explain(audit::ExplainArgs),
     /// Serve prompts on the emulated device, and log what was served
@@ -40,6 +43,7 @@ impl Verb {
         match self {
             Verb::Audit(args) => audit::run(args),
             Verb::Demo(args) => demo::run(args),
+            Verb::Doctor(args) => doctor::run(args),
             Verb::Explain(args) => audit::explain(args),
             Verb::Conformance(args) => conformance::run(args),
             Verb::Generate(args) => generate::run(args),
