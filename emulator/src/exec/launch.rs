@@ -78,7 +78,7 @@ impl Default for ExecOptions {
     }
 }
 
-/// How the checker runs. See [`super`] for what it finds.
+/// How the checker runs. The documentation of [`crate::exec`] says what it finds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CheckOptions {
     /// Seeds the order of blocks and the interleaving of warps.

@@ -12,6 +12,12 @@
 //!   name absent lanes, values shuffled from lanes that do not take part, integer division by zero.
 //! * An instruction limit: an endless kernel is an error, not a hang. A barrier that not all warps reach is one too.
 //!
+//! # The checker
+//! With [`ExecOptions::check`] a launch runs on one thread, blocks in an order drawn from the seed and warps interleaved, and
+//! every access leaves a mark. It finds, whatever the order: races in shared and global memory between lanes, warps and
+//! blocks; accesses to the destination of a `cp.async` that has not been waited for (its data lands as late as PTX allows);
+//! reads of memory and registers that nothing has written. Slow: for tests and diagnosis.
+//!
 //! # What is not
 //! Caches, memory consistency between running blocks, clusters, generic addresses of shared memory, float atomics (they do
 //! not exist in the tree, by design), dynamic shared memory.

@@ -5,6 +5,10 @@ mod control;
 mod device;
 mod faults;
 mod float;
+mod fuzz;
 mod integer;
+#[path = "../../benches/kernels/mod.rs"]
+mod kernels;
 mod memory;
 mod warp;
+mod whole;

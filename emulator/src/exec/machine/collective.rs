@@ -121,6 +121,7 @@ pub(super) fn ldmatrix<W: Watch>(
 ) -> Outcome<()> {
     let rows = if to.len() == 4 { FULL } else { (1 << (8 * to.len())) - 1 };
     let address = shared_address(addr, regs, rows)?;
+    shared.check_quads(&address, 8 * to.len())?;
     if W::ON {
         let access = Access {
             warp,
@@ -135,7 +136,6 @@ pub(super) fn ldmatrix<W: Watch>(
         };
         watch.access(access)?;
     }
-    shared.check_quads(&address, 8 * to.len())?;
     for (d, address) in to.iter().zip(address.0.as_chunks::<8>().0) {
         let (Any::B16(d) | Any::B32(d) | Any::B64(d)) = *d;
         let d = &mut regs.b32[d as usize].0;
