@@ -2,20 +2,18 @@
 //!
 //! Source: `docs/spec/audit-result.md`. Every claim gets its own verdict; the record's is their fold, fail closed.
 
-use crate::causes::{self, Found, splits};
+use crate::alternatives;
+use crate::causes::{self, Found};
 use crate::checks;
 use crate::compare::{self, Opened};
 use crate::error::Error;
 use crate::plan::{Mode, Plan};
 use crate::ranges::Ranges;
 use crate::replay::{Machine, ReplayError, Replayer};
-use crate::result::{
-    Alternatives, Cause, ClaimKind, ClaimResult, DispatchAlternative, IdentityField, Limits, Outcome, RecordResult,
-    RecordSize, Trial,
-};
+use crate::result::{Alternatives, Cause, ClaimKind, ClaimResult, IdentityField, Limits, RecordResult, RecordSize};
 use crate::tokens::{self, TokenCheck};
 use crate::verdict::{Level, Verdict, fold};
-use crate::walk::{Context, Search, Supposition, Walk, suppositions};
+use crate::walk::{Context, Search, Walk, suppositions};
 use crate::{headline, tables};
 use record::{EvidenceLevel, Record};
 
@@ -201,7 +199,7 @@ fn replayed(
     result.margins = tables::margins(&sampled);
 
     if walk.matches() {
-        alternatives(context, &claimed, &walk, result)?;
+        alternatives::find(context, &claimed, &walk, result)?;
     }
     claims.push(rows_claim(record, &walk, result, options.limits.extra_rows));
     claims.push(hardware_claim(&walk, &claimed, result));
@@ -271,83 +269,6 @@ fn first_difference(
     Ok(())
 }
 
-/// What else gives the bits of a record that matches.
-fn alternatives(context: &Context<'_>, claimed: &Machine, walk: &Walk, result: &mut RecordResult) -> Result<(), Error> {
-    let unseen = splits::unseen_rows(walk);
-    let decode: Vec<&Ranges> =
-        unseen.iter().zip(&context.plan.items).filter(|(_, i)| !i.input.prefills()).map(|(r, _)| r).collect();
-    let with_none = |r: &Ranges| -> Ranges { r.iter().chain([0]).collect() };
-    let joint = decode.iter().map(|r| with_none(r)).reduce(|a, b| a.intersection(&b));
-    let out = &mut result.alternatives;
-    out.extra_rows = joint.unwrap_or_default();
-    out.hidden_capacity = unseen.iter().filter_map(Ranges::max).max().unwrap_or(0);
-    out.hidden_row_steps = unseen.iter().filter_map(Ranges::max).map(u64::from).sum();
-
-    for pass in sampled_passes(context) {
-        let (tried, fitting) = other_splits(context, claimed, pass)?;
-        let words: Vec<String> = fitting.iter().map(|(words, _)| words.clone()).collect();
-        result.tried.push(Trial {
-            hypothesis: format!("other splits in step {pass}"),
-            outcome: if words.is_empty() { Outcome::Contradicted } else { Outcome::Explains },
-            detail: if words.is_empty() {
-                format!("{tried} other choices, each changes a bit")
-            } else {
-                format!("{} of {tried} other choices change no bit: {}", words.len(), words.join(", "))
-            },
-        });
-        for (choice, steps) in fitting {
-            result.alternatives.dispatch.push(DispatchAlternative { choice, steps });
-        }
-    }
-    for (machine, hypothesis) in causes::machine::suppositions(context, &claimed.profile) {
-        let profile = machine.profile.clone();
-        let (trial, explained) = causes::machine::attempt(context, machine, hypothesis, walk.passes)?;
-        result.tried.push(trial);
-        if explained.is_some() && profile != claimed.profile {
-            result.alternatives.profiles.push(profile);
-        }
-    }
-    Ok(())
-}
-
-/// Passes on which other splits are replayed: the first, and the last decode step (the longest contexts).
-fn sampled_passes(context: &Context<'_>) -> Vec<usize> {
-    let last = context.plan.items.iter().rposition(|i| !i.input.prefills());
-    let mut passes: Vec<usize> = (!context.plan.items.is_empty()).then_some(0).into_iter().chain(last).collect();
-    passes.dedup();
-    passes
-}
-
-/// Replays a pass with every other split within limits; returns how many there were, and those that change no bit.
-fn other_splits(
-    context: &Context<'_>,
-    claimed: &Machine,
-    pass: usize,
-) -> Result<(usize, Vec<(String, Ranges)>), Error> {
-    let Some(item) = context.plan.items.get(pass) else { return Ok((0, Vec::new())) };
-    let mut run = context.replayer.start(claimed)?;
-    for item in context.plan.items.iter().take(pass) {
-        context.replay(&mut *run, item, &item.declared, false)?;
-    }
-    let taps = context.record.evidence == EvidenceLevel::A;
-    let ours = context.replay(&mut *run, item, &item.declared, taps)?;
-    let candidates = context.candidates(item)?;
-    let (mut tried, mut fitting) = (0, Vec::new());
-    let claimed = context.replayer.canonical(&item.declared);
-    for (splits, all) in candidates.iter().filter(|(s, _)| **s != claimed) {
-        tried += 1;
-        if context.replay(&mut *run, item, splits, taps)? != ours {
-            continue;
-        }
-        let words = all.iter().map(|s| match s {
-            Supposition::ExtraRows(n) => format!("{n} extra rows"),
-            Supposition::Split { op, splits } => format!("{op}={splits}"),
-        });
-        fitting.push((words.collect::<Vec<_>>().join(" or "), [pass as u32].into_iter().collect()));
-    }
-    Ok((tried, fitting))
-}
-
 fn rows_claim(record: &Record, walk: &Walk, result: &RecordResult, most: u32) -> ClaimResult {
     let new = |verdict, detail: String| ClaimResult::new(ClaimKind::Rows, verdict, detail);
     if record.stack.mode == "invariant" {
@@ -362,7 +283,7 @@ fn rows_claim(record: &Record, walk: &Walk, result: &RecordResult, most: u32) ->
     }
     let a = &result.alternatives;
     if a.hidden_capacity == 0 {
-        return new(Verdict::Match, format!("any 1 to {most} extra rows would have changed the kernels of every step"));
+        return new(Verdict::Match, format!("any 1 to {most} extra rows would have changed bits, as far as replayed"));
     }
     let joint: Ranges = a.extra_rows.iter().filter(|n| *n > 0).collect();
     let joint = if joint.is_empty() {
@@ -370,7 +291,7 @@ fn rows_claim(record: &Record, walk: &Walk, result: &RecordResult, most: u32) ->
     } else {
         format!("{joint} extra in every decode step fit as well")
     };
-    let detail = format!("some steps would be the same with up to {} extra rows; {joint}", a.hidden_capacity);
+    let detail = format!("a step's bits can be the same with up to {} extra rows; {joint}", a.hidden_capacity);
     new(Verdict::Indistinguishable, detail)
 }
 

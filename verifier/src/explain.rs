@@ -66,8 +66,8 @@ pub fn alternatives(r: &RecordResult) -> Vec<String> {
             format!("{same} extra in every decode step would fit as well")
         };
         lines.push(format!(
-            "Rows: up to {} unreported rows in a single step would leave its bits unchanged ({} row-steps in all, within the search \
-             limit); {joint}.",
+            "Rows: up to {} unreported rows in a single step would leave its bits unchanged ({} row-steps in all are known to, within the \
+             search limit); {joint}.",
             a.hidden_capacity, a.hidden_row_steps
         ));
     }
@@ -75,7 +75,7 @@ pub fn alternatives(r: &RecordResult) -> Vec<String> {
         lines.push(format!("Hardware: {} would give the same bits.", a.profiles.join(", ")));
     }
     for d in &a.dispatch {
-        lines.push(format!("Kernel choice: {} gives the same bits in step {}.", d.choice, d.steps));
+        lines.push(format!("Kernel choice: {} {} would give the same bits in step {}.", d.choice, d.values, d.steps));
     }
     if lines.is_empty() {
         lines.push("Nothing else that was tried.".to_owned());

@@ -8,6 +8,7 @@
 //!
 //! A verdict needs a complete bundle and the model files: no GPU, no network, no clock. Whatever is not known fails closed.
 
+pub mod alternatives;
 pub mod audit;
 pub mod bound;
 pub mod capture;

@@ -79,11 +79,12 @@ pub struct GrowthPoint {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Alternatives {
-    /// Numbers of extra rows, the same in every decode step, that explain every bit as well; 0 is the claim itself.
+    /// Numbers of extra rows, the same in every decode step, that explain every bit as well, by replay; 0 is the claim itself.
     pub extra_rows: Ranges,
-    /// Most extra rows that could have run in a step without changing a bit of it, within the search limit: the hidden capacity.
+    /// Most extra rows that are known to change no bit of some step, within the search limit: because the step's kernels are the same
+    /// with them, or by replay of a sampled step.
     pub hidden_capacity: u32,
-    /// Row-steps that could have been hidden in all, within the search limit.
+    /// Row-steps that are known to fit without a trace in all, within the search limit.
     pub hidden_row_steps: u64,
     /// Profiles other than the claimed one that give the same bits.
     pub profiles: Vec<String>,
@@ -91,12 +92,14 @@ pub struct Alternatives {
     pub dispatch: Vec<DispatchAlternative>,
 }
 
-/// Another kernel choice that gives the same bits in some steps.
+/// Other kernel choices that give the same bits in a step.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DispatchAlternative {
-    /// The choice, as `name=value`.
+    /// What is chosen: `extra rows`, or the operation that is split.
     pub choice: String,
+    /// The values that give the same bits.
+    pub values: Ranges,
     /// The steps in which it was replayed and gave the logged bits.
     pub steps: Ranges,
 }
