@@ -1,4 +1,5 @@
-//! Which variant of each kernel a step runs: a pure function of the mode, the model's sizes and the step's shape.
+//! Which variant of each kernel a step runs: a pure function of the mode, the model's sizes and the step's shape. Specified by
+//! `docs/spec/dispatch-policies.md`.
 //!
 //! The result is data. [`Dispatch`] is executed, logged, and may be overridden in a replay, so that "what if two more rows had
 //! been in the batch" is an ordinary call. Policies are named and versioned: a changed table is a new identifier.

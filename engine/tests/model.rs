@@ -73,3 +73,36 @@ fn weights_that_do_not_fit_the_configuration_are_refused() {
     alone.bytes_mut("config.json").unwrap().clear();
     assert!(matches!(Model::from_files("empty", &alone), Err(Error::Json { .. })));
 }
+
+/// The same tensors in two shards load to the same weights; a missing shard is named.
+#[test]
+fn shards_load_like_one_file() {
+    let one = embedded().unwrap();
+    let files = embedded_files();
+    let all = files.required("model.safetensors").unwrap();
+    let tensors = safetensors::SafeTensors::deserialize(all).unwrap();
+    let (mut parts, mut map) = ([Vec::new(), Vec::new()], serde_json::Map::new());
+    for (i, (name, view)) in tensors.tensors().into_iter().enumerate() {
+        map.insert(name.clone(), format!("part-{}.safetensors", i % 2).into());
+        parts[i % 2].push((name, view));
+    }
+    let index = serde_json::json!({"metadata": {}, "weight_map": map}).to_string().into_bytes();
+    let mut sharded: Vec<(String, Vec<u8>)> = ["config.json", "tokenizer.json"]
+        .iter()
+        .map(|n| ((*n).to_owned(), files.required(n).unwrap().to_vec()))
+        .collect();
+    sharded.push(("model.safetensors.index.json".into(), index));
+    for (i, part) in parts.into_iter().enumerate() {
+        sharded.push((format!("part-{i}.safetensors"), safetensors::serialize(part, None).unwrap()));
+    }
+    let folder = tempfile::tempdir().unwrap();
+    for (name, bytes) in &sharded {
+        std::fs::write(folder.path().join(name), bytes).unwrap();
+    }
+    let model = Model::load(folder.path()).unwrap();
+    assert!(model.weights == one.weights);
+    assert_eq!(model.manifest.len(), 5);
+    std::fs::remove_file(folder.path().join("part-1.safetensors")).unwrap();
+    let missing = Model::load(folder.path()).err().map(|e| e.to_string()).unwrap_or_default();
+    assert!(missing.contains("part-1.safetensors"), "{missing}");
+}

@@ -1,6 +1,6 @@
 //! Choosing a token from a row of logits, reproducibly.
 //!
-//! Two algorithms, each named by an identifier that records carry:
+//! Specified by `docs/spec/sampling.md`. Two algorithms, each named by an identifier that records carry:
 //! * [`GREEDY`]: the largest logit; the lowest id wins ties. Computed by the top-2 kernel on the device.
 //! * [`GUMBEL`]: the largest `logit / temperature + g(seed, position, id)` over the kept candidates, `g` being Gumbel noise; this draws
 //!   from `softmax(logits / temperature)`, and every candidate's noise can be recomputed alone.

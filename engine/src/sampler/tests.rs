@@ -57,6 +57,14 @@ fn noise_is_finite_at_both_ends() {
     }
 }
 
+/// The example of `docs/spec/sampling.md`, computed with a Philox and a logarithm of Python's.
+#[test]
+fn noise_of_the_specification() {
+    assert_eq!(philox4x32_10([1023, 17, 0, 0x4755_4d42], [0x89ab_cdef, 0x0123_4567])[..2], [0x604d_40c0, 0xb43b_fb33]);
+    assert!((gumbel(0x0123_4567_89ab_cdef, 17, 1023) - 1.047_197_675_536_409_6).abs() < 1e-15);
+    assert!((gumbel(0, 1, 0) + 0.666_941_917_521_712_8).abs() < 1e-15);
+}
+
 #[test]
 fn filters_keep_what_they_say() {
     let logits = bits(&[0.0, 5.0, 5.0, 4.0, -3.0]);
