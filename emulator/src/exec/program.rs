@@ -15,7 +15,8 @@ use crate::simd::Level;
 
 /// Instructions of one kernel.
 const MAX_INSTRUCTIONS: u64 = 1 << 20;
-/// Basic blocks times registers: bounds the time of compilation.
+/// Basic blocks, and basic blocks times registers: these bound the time of compilation.
+const MAX_BLOCKS: u64 = 1 << 14;
 const MAX_LIVENESS: u64 = 1 << 28;
 /// Slots of one register file (indices are 16 bits, two of them reserved).
 const MAX_SLOTS: u64 = (1 << 16) - 2;
@@ -81,6 +82,7 @@ impl Program {
             })
             .collect();
         let cfg = Cfg::new(&flow);
+        limit("the number of basic blocks", cfg.blocks().len() as u64, MAX_BLOCKS)?;
         let work = cfg.blocks().len() as u64 * kernel.regs.len() as u64;
         limit("blocks times registers", work, MAX_LIVENESS)?;
         let file: Vec<usize> = kernel

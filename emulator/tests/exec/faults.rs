@@ -224,6 +224,13 @@ fn what_is_not_supported_is_refused_by_name() {
     assert!(matches!(error, ExecError::Target { target: 80, .. }), "{error}");
 }
 
+#[test]
+fn kernels_too_large_to_analyse_are_refused() {
+    let jumps: String = (0..20_000).map(|i| format!("setp.eq.u32 %q, %t, {i};\n@%q bra END;\n")).collect();
+    let error = refused(&kernel(&(jumps + "END:")));
+    assert!(matches!(error, ExecError::Limit { what: "the number of basic blocks", .. }), "{error}");
+}
+
 /// A tree that no parser made is validated, not trusted.
 #[test]
 fn a_broken_tree_is_refused() {

@@ -40,6 +40,7 @@ fn gemm_chains_the_reference_dot_product_over_k() {
             want.push(blocks.fold(0, |acc, (a, b)| reference.dot(&wide(a), &wide(b), acc)));
         }
     }
+    let mut did = None;
     for options in all_options() {
         let mut device = Device::with(options);
         let (px, pw) = (device.upload(&words(&x)), device.upload(&words(&w)));
@@ -49,6 +50,7 @@ fn gemm_chains_the_reference_dot_product_over_k() {
         let stats = emulator::exec::launch(&program, grid, [128, 1, 1], &args, &device.memory, &options)
             .unwrap_or_else(|e| panic!("{e}"));
         assert_eq!(stats.mmas as usize, m * n * k / (16 * 8 * 16));
+        assert_eq!(*did.get_or_insert(stats), stats, "{options:?}");
         assert!(device.download(py, m * n) == want, "{options:?}");
     }
 }
