@@ -141,7 +141,8 @@ pub fn launch(
     let first_error: Mutex<Option<(u64, ExecError)>> = Mutex::new(None);
     let threads = options.threads.max(1).min(usize::try_from(blocks).unwrap_or(usize::MAX));
     threads::run(threads, || {
-        let mut worker = Block::new(program, geometry, memory, &params, options.simd, matrix.clone());
+        // A thread that finds no block left costs nothing.
+        let mut worker = None;
         // Blocks are taken in ascending order, and one that was taken is finished: so the lowest block that faults
         // always reports.
         while !stop.load(Relaxed) {
@@ -149,7 +150,8 @@ pub fn launch(
             if index >= blocks {
                 break;
             }
-            if let Err(error) = worker.run(index, &meter) {
+            let new = || Block::new(program, geometry, memory, &params, options.simd, matrix.clone());
+            if let Err(error) = worker.get_or_insert_with(new).run(index, &meter) {
                 stop.store(true, Relaxed);
                 let mut first = first_error.lock().unwrap_or_else(|e| e.into_inner());
                 if first.as_ref().is_none_or(|(at, _)| index < *at) {
@@ -157,7 +159,7 @@ pub fn launch(
                 }
             }
         }
-        mmas.fetch_add(worker.mmas(), Relaxed);
+        mmas.fetch_add(worker.map_or(0, |w| w.mmas()), Relaxed);
     });
     match first_error.into_inner().unwrap_or_else(|e| e.into_inner()) {
         Some((_, error)) => Err(error),

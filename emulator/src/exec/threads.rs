@@ -10,15 +10,19 @@ use rayon::{ThreadPool, ThreadPoolBuilder};
 
 static POOLS: Mutex<BTreeMap<usize, Arc<ThreadPool>>> = Mutex::new(BTreeMap::new());
 
-/// Runs `work` once on each of `threads` threads and waits for all.
+/// Runs `work` once on each of `threads` threads, the caller's among them, and waits for all.
 ///
-/// One thread is the caller's own. Where the system refuses to start threads, the caller's own does everything: the
-/// result is the same, later.
+/// The caller starts at once and the others join as they wake: a short launch is not held up by them. Where the system
+/// refuses to start threads, the caller does everything: the result is the same, later.
 pub(super) fn run(threads: usize, work: impl Fn() + Sync) {
-    match if threads > 1 { pool(threads) } else { None } {
-        Some(pool) => {
-            pool.broadcast(|_| work());
-        }
+    let helpers = threads - 1;
+    match if helpers > 0 { pool(helpers) } else { None } {
+        Some(pool) => pool.in_place_scope(|scope| {
+            for _ in 0..helpers {
+                scope.spawn(|_| work());
+            }
+            work();
+        }),
         None => work(),
     }
 }
