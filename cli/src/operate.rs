@@ -4,7 +4,6 @@ use anyhow::Context as _;
 use engine::Engine;
 use engine::batch::{Outcome, Request};
 use engine::journal::{Asked, Identity, Journal};
-use engine::sampler::derive_seed;
 use engine::step::Observe;
 use record::inference::Time;
 use record::log::Ack;
@@ -81,7 +80,6 @@ pub fn commit(
 }
 
 /// The seed of a request by the engine's derivation, which the operator cannot steer: the client chose the nonce.
-pub fn derived_seed(asked: &Asked, log: &Log) -> u64 {
-    let nonce = asked.nonce.as_deref().unwrap_or_default();
-    derive_seed(nonce.as_bytes(), log.next().link.key_id.as_bytes(), asked.id.as_bytes())
+pub fn derived_seed(asked: &Asked, log: &Log) -> anyhow::Result<u64> {
+    Ok(engine::journal::derived_seed(asked.nonce.as_deref(), &log.next().link.key_id, &asked.id)?)
 }

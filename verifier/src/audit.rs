@@ -59,7 +59,7 @@ pub struct Input<'a> {
 /// in the result.
 pub fn audit(input: &Input<'_>, options: &Options, progress: &dyn Fn(usize, usize)) -> Result<RecordResult, Error> {
     let record = input.record;
-    let mut claims = vec![checks::completeness(record)?, checks::identity(&input.identity)];
+    let mut claims = vec![checks::completeness(record)?, checks::identity(&input.identity), checks::seeds(record)];
     let consistency = checks::consistency(record);
     let consistent = consistency.iter().all(|c| c.verdict == Verdict::Match);
     claims.extend(consistency);

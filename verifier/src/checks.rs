@@ -4,6 +4,8 @@ use crate::plan::declared_splits;
 use crate::replay::{Group, ReplayError, Replayer, StepInput};
 use crate::result::{ClaimKind, ClaimResult, IdentityField};
 use crate::verdict::Verdict;
+use engine::journal::derived_seed;
+use engine::sampler::SEED_DERIVATION;
 use record::{Record, inference::RecordRefusal};
 use std::collections::BTreeMap;
 
@@ -99,6 +101,38 @@ pub fn completeness(record: &Record) -> Result<ClaimResult, record::Error> {
     } else {
         ClaimResult::holds(ClaimKind::Completeness, "no field is unspecified")
     })
+}
+
+/// The claim `seeds`: derived seeds are derived again; what a client or the operator chose is a statement that nothing contradicts.
+pub fn seeds(record: &Record) -> ClaimResult {
+    let (mut derived, mut stated) = (0, 0);
+    for request in &record.requests {
+        let Some(seed) = request.decode.seed else { continue };
+        let unknown = |verdict, why: String| {
+            ClaimResult::new(ClaimKind::Seeds, verdict, format!("request {}: {why}", request.id))
+        };
+        match request.decode.seed_derivation.known().map(String::as_str) {
+            Some(SEED_DERIVATION) => match derived_seed(request.nonce.as_deref(), &record.link.key_id, &request.id) {
+                Ok(expected) if expected == seed.0 => derived += 1,
+                Ok(expected) => {
+                    let why = format!("{SEED_DERIVATION} gives {expected}, the record states {}", seed.0);
+                    return unknown(Verdict::Mismatch, why);
+                }
+                Err(e) => return unknown(Verdict::Inconclusive, e.to_string()),
+            },
+            Some("client" | "operator") => stated += 1,
+            Some(other) => return unknown(Verdict::Unverifiable, format!("the rule {other} is not known")),
+            None => return unknown(Verdict::Inconclusive, "no rule is stated".to_owned()),
+        }
+    }
+    let detail = match (derived, stated) {
+        (0, 0) => "no request draws random numbers".to_owned(),
+        (derived, 0) => format!("{derived} derived again from nonce, key and request id"),
+        (derived, stated) => {
+            format!("{derived} derived again; {stated} chosen by the client or the operator, as stated")
+        }
+    };
+    ClaimResult::holds(ClaimKind::Seeds, detail)
 }
 
 fn decides_no_bit(pointer: &str) -> bool {

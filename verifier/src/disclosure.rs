@@ -34,10 +34,12 @@ pub fn channels(records: &[(Option<Record>, &RecordResult)]) -> Vec<Channel> {
         channel("activations and cache", holds(ClaimKind::Bits), "every committed bit is compared"),
         channel(
             "seeds",
-            !drawn || seeds_bound,
+            holds(ClaimKind::Seeds) && (!drawn || seeds_bound),
             match (drawn, seeds_bound) {
                 (false, _) => "no request draws random numbers",
-                (true, true) => "seeds are stated to come from the client or from a rule that includes its nonce",
+                (true, true) => {
+                    "each follows from the client's nonce by the stated rule, or is stated to be the client's own, which its receipt binds"
+                }
                 (true, false) => "the operator chose seeds: up to 64 bits per request",
             },
         ),

@@ -155,9 +155,13 @@ fn requests(model: &Model, log: &Log) -> anyhow::Result<Vec<Declared>> {
     ];
     let declare = |(i, (text, max_new_tokens, temperature)): (usize, (&str, u32, Option<f32>))| {
         let asked = Asked::derived(format!("request-{i}"), format!("{i:032x}"));
-        let seeded =
-            |temperature| Seeded { temperature, top_k: None, top_p: None, seed: operate::derived_seed(&asked, log) };
-        let sampling = temperature.map_or(Sampling::Greedy, |t| Sampling::Seeded(seeded(t)));
+        let sampling = match temperature {
+            None => Sampling::Greedy,
+            Some(temperature) => {
+                let seed = operate::derived_seed(&asked, log)?;
+                Sampling::Seeded(Seeded { temperature, top_k: None, top_p: None, seed })
+            }
+        };
         let prompt = model.tokenizer.encode(text)?;
         Ok((asked, Request { prompt, max_new_tokens, sampling, stop: Vec::new() }))
     };

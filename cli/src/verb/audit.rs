@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use anyhow::bail;
 use record::log::Checkpoint;
+use serde::Serialize;
 use verifier::audit::Options;
 use verifier::challenge::Plan;
 use verifier::plan::Mode;
@@ -100,6 +101,24 @@ pub struct ExplainArgs {
     /// Only this record, by its place in the log
     #[arg(long, value_name = "N")]
     record: Option<u64>,
+
+    #[command(flatten)]
+    format: Format,
+}
+
+#[derive(Serialize)]
+struct Explained {
+    schema: &'static str,
+    verdict: String,
+    refused: Option<String>,
+    records: Vec<ExplainedRecord>,
+}
+
+#[derive(Serialize)]
+struct ExplainedRecord {
+    seq: u64,
+    verdict: String,
+    words: String,
 }
 
 fn replay_mode(name: &str) -> Result<Mode, String> {
@@ -177,16 +196,27 @@ pub fn run(args: Args) -> anyhow::Result<Outcome> {
 /// Runs `explain`.
 pub fn explain(args: ExplainArgs) -> anyhow::Result<Outcome> {
     let result = args.input.audit()?;
-    if let Some(refused) = &result.log.refused {
-        println!("the log is refused: {} ({})", refused.detail, refused.reason);
+    if let Some(n) = args.record
+        && result.log.refused.is_none()
+        && !result.records.iter().any(|r| r.seq == n)
+    {
+        bail!("the log has no audited record {n}");
     }
-    let wanted = |seq: u64| args.record.is_none_or(|n| n == seq);
-    if args.record.is_some_and(|n| !result.records.iter().any(|r| r.seq == n)) && result.log.refused.is_none() {
-        bail!("the log has no audited record {}", args.record.unwrap_or_default());
-    }
-    for r in result.records.iter().filter(|r| wanted(r.seq)) {
-        println!("{}", explain::words(r));
-    }
+    let wanted = result.records.iter().filter(|r| args.record.is_none_or(|n| n == r.seq));
+    let explained = Explained {
+        schema: "lastbit/explain/v1",
+        verdict: result.verdict.to_string(),
+        refused: result.log.refused.as_ref().map(|r| format!("{}: {}", r.reason, r.detail)),
+        records: wanted
+            .map(|r| ExplainedRecord { seq: r.seq, verdict: r.verdict.to_string(), words: explain::words(r) })
+            .collect(),
+    };
+    args.format.print(&explained, || {
+        if let Some(refused) = &explained.refused {
+            println!("the log is refused: {refused}");
+        }
+        explained.records.iter().for_each(|r| println!("{}", r.words));
+    })?;
     Ok(outcome(&result))
 }
 

@@ -158,7 +158,7 @@ pub fn run(args: Args) -> anyhow::Result<Outcome> {
                 ((0..batch.len()).map(|i| format!("{number}-{i}")).collect::<Vec<_>>(), outcomes, None)
             }
             Some(log) => {
-                let declared = declare(&args, log, &nonce, batch);
+                let declared = declare(&args, log, &nonce, batch)?;
                 let served: Vec<Request> = declared.iter().map(|(_, r)| r.clone()).collect();
                 let started = now_unix_us();
                 let mut journal = operate::journal(&engine, log, &declared, args.evidence, first_step);
@@ -235,7 +235,7 @@ fn engine(args: &Args, model: &Arc<Model>, requests: &[Request]) -> anyhow::Resu
     Ok(Engine::new(model.clone(), device, args.mode, limits)?)
 }
 
-fn declare(args: &Args, log: &Log, nonce: &str, batch: &[Request]) -> Vec<Declared> {
+fn declare(args: &Args, log: &Log, nonce: &str, batch: &[Request]) -> anyhow::Result<Vec<Declared>> {
     let sequence = log.next().link.sequence;
     let declare = |(i, request): (usize, &Request)| {
         let mut asked = Asked::derived(format!("{sequence}-{i}"), nonce);
@@ -243,10 +243,10 @@ fn declare(args: &Args, log: &Log, nonce: &str, batch: &[Request]) -> Vec<Declar
         if let Sampling::Seeded(s) = &mut request.sampling {
             match args.seed {
                 Some(_) => asked.seed_derivation = "client",
-                None => s.seed = operate::derived_seed(&asked, log),
+                None => s.seed = operate::derived_seed(&asked, log)?,
             }
         }
-        (asked, request)
+        Ok((asked, request))
     };
     batch.iter().enumerate().map(declare).collect()
 }

@@ -36,6 +36,16 @@ struct InitArgs {
     /// Private key that signs the log (made by `lastbit keygen`)
     #[arg(long, value_name = "FILE")]
     key: PathBuf,
+
+    #[command(flatten)]
+    format: Format,
+}
+
+#[derive(Serialize)]
+struct Created {
+    schema: &'static str,
+    log: PathBuf,
+    origin: String,
 }
 
 #[derive(clap::Args)]
@@ -68,7 +78,9 @@ pub fn run(args: Args) -> anyhow::Result<Outcome> {
         Verb::Init(args) => {
             let key = PrivateKey::read(&args.key).with_context(|| format!("reading {}", args.key.display()))?;
             Log::init(&args.dir, &args.origin, &key)?;
-            println!("{} is an empty log named {}", args.dir.display(), args.origin);
+            let created = Created { schema: "lastbit/log-init/v1", log: args.dir, origin: args.origin };
+            args.format
+                .print(&created, || println!("{} is an empty log named {}", created.log.display(), created.origin))?;
             Ok(Outcome::AllMatch)
         }
         Verb::Verify(args) => check(args),

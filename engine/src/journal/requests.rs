@@ -1,11 +1,11 @@
 //! Requests and decoding parameters in a record's words, and back.
 
 use record::inference as rec;
-use record::{F32Bits, Fact, U64Text};
+use record::{Digest, F32Bits, Fact, U64Text};
 
 use crate::batch::{self, Outcome};
 use crate::error::{Error, Result};
-use crate::sampler::{COUNTER, GREEDY, GUMBEL, SEED_DERIVATION, Sampling, Seeded, TIE_RULE};
+use crate::sampler::{COUNTER, GREEDY, GUMBEL, SEED_DERIVATION, Sampling, Seeded, TIE_RULE, derive_seed};
 
 /// What a request is called and where its seed comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,6 +23,16 @@ impl Asked {
     pub fn derived(id: impl Into<String>, nonce: impl Into<String>) -> Self {
         Self { id: id.into(), nonce: Some(nonce.into()), seed_derivation: SEED_DERIVATION }
     }
+}
+
+/// The seed that [`SEED_DERIVATION`] gives a request: `nonce` is lower-case hex as records carry it, `key_id` the log's key.
+///
+/// # Errors
+/// [`Error::UnknownDecode`] for a nonce that is missing or not hex: without the client's part there is nothing to derive from.
+pub fn derived_seed(nonce: Option<&str>, key_id: &Digest, request_id: &str) -> Result<u64> {
+    let unknown = || Error::UnknownDecode { parameter: "nonce", value: nonce.unwrap_or("none").to_owned() };
+    let bytes = nonce.and_then(|n| hex::decode(n).ok()).ok_or_else(unknown)?;
+    Ok(derive_seed(&bytes, key_id.as_bytes(), request_id.as_bytes()))
 }
 
 /// Decoding parameters of a request.

@@ -21,6 +21,8 @@ pub enum ClaimKind {
     Bits,
     /// Every token is the one that the logged sampler and seed choose from the logits.
     Tokens,
+    /// Every seed follows from the rule that the record states for it.
+    Seeds,
     /// Output lengths and finish reasons follow from the tokens.
     Outputs,
     /// Each client's receipt states what the record states.
@@ -33,7 +35,7 @@ pub enum ClaimKind {
 
 impl ClaimKind {
     /// Every claim, in the order of the document.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::Completeness,
         Self::Identity,
         Self::Schedule,
@@ -41,6 +43,7 @@ impl ClaimKind {
         Self::Commitments,
         Self::Bits,
         Self::Tokens,
+        Self::Seeds,
         Self::Outputs,
         Self::Receipts,
         Self::Rows,
@@ -49,7 +52,7 @@ impl ClaimKind {
 
     /// The claims that a verdict requires unless the auditor says otherwise: all but [`Self::Rows`] and [`Self::Hardware`], which
     /// bits alone can seldom settle; what else fits is then listed beside the match.
-    pub const DEFAULT_REQUIRED: [Self; 9] = [
+    pub const DEFAULT_REQUIRED: [Self; 10] = [
         Self::Completeness,
         Self::Identity,
         Self::Schedule,
@@ -57,6 +60,7 @@ impl ClaimKind {
         Self::Commitments,
         Self::Bits,
         Self::Tokens,
+        Self::Seeds,
         Self::Outputs,
         Self::Receipts,
     ];
@@ -71,6 +75,7 @@ impl ClaimKind {
             Self::Commitments => "commitments",
             Self::Bits => "bits",
             Self::Tokens => "tokens",
+            Self::Seeds => "seeds",
             Self::Outputs => "outputs",
             Self::Receipts => "receipts",
             Self::Rows => "rows",
@@ -88,6 +93,7 @@ impl ClaimKind {
             Self::Commitments => "Leaves, step roots and hash chain follow from what they commit to.",
             Self::Bits => "The bits are those of the declared computation.",
             Self::Tokens => "Every token is the one that the logged sampler and seed choose.",
+            Self::Seeds => "Every seed follows from the rule stated for it.",
             Self::Outputs => "Output lengths and finish reasons follow from the tokens.",
             Self::Receipts => "Each client's receipt states what the record states.",
             Self::Rows => "No rows ran beside the logged ones.",
