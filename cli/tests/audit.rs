@@ -98,7 +98,11 @@ fn broken_logs_are_refused_for_the_right_reason() {
     bench.ok(&["generate", "--log", &theirs, "--key", &key, "--prompt", "Amen", "--max-new-tokens", "2"]);
     let (code, out, _) = run(&["audit", &theirs, "--key", &bench.path("operator.pub"), "--json"]);
     assert_eq!(code, 1);
-    assert_eq!(reason(&serde_json::from_str(&out).unwrap()), "re-signed");
+    assert_eq!(reason(&serde_json::from_str(&out).unwrap()), "checkpoint-re-signed");
+    // One entry by another key, under the operator's checkpoint.
+    let theirs = std::fs::read(bench.at("theirs/entries")).unwrap();
+    assert_eq!(with([&theirs, lines[1], lines[2]].concat()), "re-signed");
+    std::fs::write(&entries, &honest).unwrap();
 
     // The log as it was once, against a client who saw it later.
     let (short, key) = (bench.path("short"), bench.path("operator.pub"));
