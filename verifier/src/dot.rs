@@ -23,7 +23,9 @@ pub fn dot(profile: &str, x: &[u16], w: &[u16], splits: u32) -> Result<u32, Repl
     let unknown = |what: String| ReplayError::Unknown { what };
     let profile = Profile::by_name(profile).ok_or_else(|| unknown(format!("profile {profile}")))?;
     let instruction = Instruction::mma(M16N8K16, Types::new(Elem::Bf16, Elem::F32));
-    let operation = profile.mma(&instruction).map_err(|e| unknown(e.to_string()))?;
+    let Operation::TFdpa(params) = profile.mma(&instruction).map_err(|e| unknown(e.to_string()))? else {
+        return Err(unknown(format!("`{instruction}` as a truncated fused sum on {}", profile.name)));
+    };
     let blocks = x.len().min(w.len()) / K;
     let slice = blocks.div_ceil(splits.max(1) as usize).max(1);
     let wide = |bits: &[u16]| -> Vec<u32> { bits.iter().map(|b| u32::from(*b)).collect() };
@@ -32,9 +34,7 @@ pub fn dot(profile: &str, x: &[u16], w: &[u16], splits: u32) -> Result<u32, Repl
         let range = (s * slice * K).min(blocks * K)..((s + 1) * slice * K).min(blocks * K);
         let mut sum = 0;
         for (x, w) in x[range.clone()].chunks_exact(K).zip(w[range].chunks_exact(K)) {
-            sum = match operation {
-                Operation::TFdpa(params) => params.dot(&wide(x), &wide(w), sum),
-            };
+            sum = params.dot(&wide(x), &wide(w), sum);
         }
         total = Some(match total {
             None => sum,

@@ -41,6 +41,8 @@ pub struct Shape {
     pub k: u32,
 }
 
+/// m16n8k32.
+pub const M16N8K32: Shape = Shape { m: 16, n: 8, k: 32 };
 /// m16n8k16.
 pub const M16N8K16: Shape = Shape { m: 16, n: 8, k: 16 };
 /// m16n8k8.

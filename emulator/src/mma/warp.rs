@@ -29,8 +29,11 @@ impl WarpMma {
     /// [`Error::UnsupportedMma`] or [`Error::UnsupportedLayout`], naming the profile and the instruction.
     pub fn new(profile: &Profile, shape: Shape, types: Types, level: Level) -> Result<Self, Error> {
         let instruction = Instruction::mma(shape, types);
-        let Operation::TFdpa(params) = profile.mma(&instruction)?;
+        let operation = profile.mma(&instruction)?;
         let layout = Layout::of(&instruction)?;
+        let Operation::TFdpa(params) = operation else {
+            return Err(Error::UnsupportedLayout { instruction: instruction.to_string() });
+        };
         Ok(Self { layout, params, level, fast: Path::new(&params, &layout, level) })
     }
 

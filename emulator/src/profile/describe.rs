@@ -42,12 +42,17 @@ impl MmaRow {
             Operands::Mixed(types) => (types, "x"),
         };
         let types = types.iter().map(ToString::to_string).collect::<Vec<_>>().join(mix);
-        match self.op {
-            FusedOp::TFdpa { max_terms, fraction, conversion } => format!(
-                "{} {shapes}: {types} -> {}, T-FDPA, at most {max_terms} products a step, {fraction} fraction bits, {conversion:?}",
-                self.family.name(),
-                self.d
-            ),
-        }
+        let what = match self.op {
+            FusedOp::TFdpa { max_terms, fraction, conversion } => {
+                format!("T-FDPA, at most {max_terms} products a step, {fraction} fraction bits, {conversion:?}")
+            }
+            FusedOp::Fp8ThroughF16 { max_terms, fraction } => {
+                format!(
+                    "widened to f16, two T-FDPA steps of {max_terms} products and {fraction} fraction bits, C added last"
+                )
+            }
+            FusedOp::FmaChain => "fused multiply-adds in ascending k".to_owned(),
+        };
+        format!("{} {shapes}: {types} -> {}, {what}", self.family.name(), self.d)
     }
 }

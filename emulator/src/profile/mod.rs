@@ -16,7 +16,7 @@ pub use crate::mma::{Conversion, ZeroPolicy};
 
 use crate::Error;
 use crate::format::Elem;
-use crate::mma::{Family, Instruction, Operation, Shape, TFdpa, Types};
+use crate::mma::{Family, Fp8ThroughF16, Instruction, Operation, Shape, TFdpa, Types};
 
 /// How well a rule is established.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -89,6 +89,15 @@ pub enum FusedOp {
         /// Final conversion.
         conversion: Conversion,
     },
+    /// FP8 widened to f16, two f16 steps of this size, C added last.
+    Fp8ThroughF16 {
+        /// Products of one step.
+        max_terms: usize,
+        /// Fraction bits kept.
+        fraction: i32,
+    },
+    /// A chain of f64 fused multiply-adds, k ascending.
+    FmaChain,
 }
 
 /// Matrix instructions that share their arithmetic.
@@ -124,7 +133,7 @@ impl MmaRow {
 /// Exponent floors of the alignment under [`ZeroPolicy::Exclude`] (`gpu-arithmetic` 3.4), by result; `None` is no floor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ExponentFloors {
-    /// f32 results.
+    /// f32 results, and all results of 8-bit and smaller operands.
     pub f32_result: Option<i32>,
     /// f16 results of f16 operands.
     pub f16_result: Option<i32>,
@@ -201,20 +210,21 @@ impl Profile {
     }
 
     fn resolve(&self, row: &MmaRow, types: Types) -> Operation {
+        let zeros = self.zero_policy;
+        let floor = |half_operands: bool| match types.d {
+            Elem::F16 if half_operands => self.floors.f16_result,
+            _ => self.floors.f32_result,
+        };
         match row.op {
-            FusedOp::TFdpa { max_terms, fraction, conversion } => Operation::TFdpa(TFdpa {
-                a: types.a,
-                b: types.b,
-                c: types.c,
-                max_terms,
-                fraction,
-                conversion,
-                zeros: self.zero_policy,
-                floor: match conversion.elem() {
-                    Elem::F16 => self.floors.f16_result,
-                    _ => self.floors.f32_result,
-                },
-            }),
+            FusedOp::TFdpa { max_terms, fraction, conversion } => {
+                let Types { a, b, c, .. } = types;
+                let floor = floor(a == Elem::F16);
+                Operation::TFdpa(TFdpa { a, b, c, max_terms, fraction, conversion, zeros, floor })
+            }
+            FusedOp::Fp8ThroughF16 { max_terms, fraction } => {
+                Operation::Fp8ThroughF16(Fp8ThroughF16::new(types, max_terms, fraction, zeros, floor(true)))
+            }
+            FusedOp::FmaChain => Operation::FmaChain,
         }
     }
 }

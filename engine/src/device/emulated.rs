@@ -170,6 +170,7 @@ fn arithmetic(profile: &Profile) -> String {
             let (terms, fraction) = (t.max_terms, t.fraction);
             format!("t-fdpa terms={terms} fraction={fraction} conversion={conversion} zeros={zeros} floor={floor}")
         }
+        Ok(other) => format!("{other:?}"),
         Err(_) => "none".to_owned(),
     };
     let mufu = MufuTables::g80().to_text("");

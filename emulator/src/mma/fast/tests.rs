@@ -39,7 +39,7 @@ impl Subject {
         let profile = Profile::by_name(profile).unwrap().with_zero_policy(policy);
         let types = Types::new(elem, F32);
         let instruction = Instruction::mma(shape, types);
-        let Operation::TFdpa(params) = profile.mma(&instruction).unwrap();
+        let Operation::TFdpa(params) = profile.mma(&instruction).unwrap() else { panic!("{instruction}") };
         let reference = WarpMma::new(&profile, shape, types, Level::Portable).unwrap();
         Self { layout: Layout::of(&instruction).unwrap(), params, reference }
     }
