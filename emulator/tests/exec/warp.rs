@@ -165,7 +165,7 @@ fn mma_multiplies_the_fragments_that_the_isa_lays_out() {
     let program = compile(k.finish());
 
     let instruction = Instruction::mma(M16N8K16, Types::new(Elem::Bf16, Elem::F32));
-    let Operation::TFdpa(reference) = hopper().mma(&instruction).unwrap();
+    let Operation::TFdpa(reference) = hopper().mma(&instruction).unwrap() else { panic!("{instruction}") };
     let mut random = Random(3);
     for options in all_options() {
         let mut bf16 = |n: usize| -> Vec<u32> {

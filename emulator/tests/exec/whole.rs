@@ -31,7 +31,7 @@ fn gemm_chains_the_reference_dot_product_over_k() {
     let mut random = Random(11);
     let (x, w) = (values(&mut random, m * k), values(&mut random, n * k));
     let instruction = Instruction::mma(M16N8K16, Types::new(Elem::Bf16, Elem::F32));
-    let Operation::TFdpa(reference) = hopper().mma(&instruction).unwrap();
+    let Operation::TFdpa(reference) = hopper().mma(&instruction).unwrap() else { panic!("{instruction}") };
     let wide = |v: &[u16]| v.iter().map(|&v| u32::from(v)).collect::<Vec<u32>>();
     let mut want = Vec::new();
     for row in x.chunks_exact(k) {
