@@ -1,6 +1,6 @@
 //! Worked examples of the specifications: `gpu-arithmetic` section 7 (E), `verification-and-margingate` 6.1 (B), computed by others.
 
-use emulator::format::Elem::{self, Bf16, F16, F32, Tf32};
+use emulator::format::Elem::{self, Bf16, E4m3, F16, F32, F64, Tf32};
 use emulator::mma::{Family, Types};
 use emulator::profile::{Profile, ZeroPolicy};
 
@@ -49,6 +49,31 @@ fn e1_accumulator_width() {
     AMPERE.gives(&a, &b, 0x4b00_0000, 0xbf00_0000);
     HOPPER.gives(&a, &b, 0x4b00_0000, 0xbf40_0000);
     example("sm_100", Bf16, F32, 16).gives(&a, &b, 0x4b00_0000, 0xbf40_0000);
+}
+
+/// On the instruction families that have an FP8 unit.
+fn fp8(profile: &str, family: Family, a: &[u64], b: &[u64], c: u64) -> [u64; 2] {
+    let pad = |elements: &[u64]| [elements, &[0; 32][elements.len()..]].concat();
+    BOTH.map(|policy| {
+        let profile = Profile::by_name(profile).unwrap().with_zero_policy(policy);
+        profile.dot(family, Types::new(E4m3, F32)).unwrap().dot(&pad(a), &pad(b), c)
+    })
+}
+
+#[test]
+fn e2_e7_thirteen_fraction_bits() {
+    let (a, b, c) = ([0xf0, 0xb0, 0xa8, 0xa0], [0x70, 0x38, 0x38, 0x38], 0x4680_0000);
+    assert_eq!(fp8("sm_89", Family::Mma, &a, &b, c), [0; 2]);
+    assert_eq!(fp8("sm_90", Family::Wgmma, &a, &b, c), [0; 2]);
+    assert_eq!(fp8("sm_120", Family::Mma, &a, &b, c), [0xbf60_0000; 2]);
+    assert_eq!(fp8("sm_89", Family::Mma, &[0x38, 0x08, 0x08], &[0x38, 0x08, 0x02], 0), [0x3f80_0800; 2]);
+    assert_eq!(fp8("sm_90", Family::Wgmma, &[], &[], 0x3fff_ffff), [0x3fff_fc00; 2]);
+}
+
+#[test]
+fn e14_f64_is_a_chain_of_fused_multiply_adds() {
+    let (ulp, one) = (0x3ca0_0000_0000_0000, 0x3ff0_0000_0000_0000);
+    example("sm_80", F64, F64, 4).gives(&[ulp, one], &[one, one], ulp, 0x3ff0_0000_0000_0001);
 }
 
 #[test]
