@@ -1,6 +1,6 @@
 //! RMSNorm: one warp a row, so that no row waits for another and nothing but the row's own width shapes the sum.
 
-use ptx::builder::{F32, KernelBuilder, R16, R32, R64};
+use ptx::builder::{F32, KernelBuilder, P, R16, R32, R64};
 
 use super::KernelText;
 use super::emit::{CHUNK, narrow8, text, widen8};
@@ -53,8 +53,8 @@ impl RmsNormSpec {
         let (x, w, y) = (k.add_u64(x, lane_bytes), k.add_u64(w, lane_bytes), k.add_u64(y, lane_bytes));
 
         let sum = k.mov_f32(0.0);
-        self.over_chunks(&mut k, lane, &[x], |k, at, offset| {
-            let chunk: [R32; 4] = k.ld_global_nc_v(at[0], offset);
+        self.over_chunks(&mut k, lane, &[x], |k, at, offset, owns| {
+            let chunk = load(k, owns, at[0], offset);
             for v in widen8(k, chunk) {
                 k.fma_rn_into(sum, v, v, sum);
             }
@@ -67,12 +67,15 @@ impl RmsNormSpec {
         let shifted = k.add_rn(mean, f32::from_bits(self.eps));
         let r = k.rsqrt_approx_ftz(shifted);
 
-        self.over_chunks(&mut k, lane, &[x, w, y], |k, at, offset| {
-            let (v, w): ([R32; 4], [R32; 4]) = (k.ld_global_nc_v(at[0], offset), k.ld_global_nc_v(at[1], offset));
+        self.over_chunks(&mut k, lane, &[x, w, y], |k, at, offset, owns| {
+            let (v, w) = (load(k, owns, at[0], offset), load(k, owns, at[1], offset));
             let normal = scale8(k, v, |k, v, _| k.mul_rn(v, r));
             let w = widen8(k, w);
             let weighted = scale8(k, normal, |k, v, i| k.mul_rn(v, w[i]));
-            k.st_global_v(at[2], offset, weighted);
+            match owns {
+                Some(owns) => k.with_guard(owns, |k| k.st_global_v(at[2], offset, weighted)),
+                None => k.st_global_v(at[2], offset, weighted),
+            }
         });
         self.zero_padding(&mut k, lane, y);
         text(k.finish(), LANES)
@@ -84,14 +87,15 @@ impl RmsNormSpec {
         [rows, 1, 1]
     }
 
-    /// Runs `body(pointers, byte offset)` for each chunk of the row that this lane owns, ascending. `pointers` point at the
-    /// lane's first chunk.
+    /// Runs `body(pointers, byte offset, owns)` for each chunk of the row that this lane owns, ascending. `pointers` point at the
+    /// lane's first chunk. Where some lanes have no chunk left, all go on and `owns` tells who has one: an absent chunk is zeros,
+    /// which leave a sum as it is.
     fn over_chunks(
         &self,
         k: &mut KernelBuilder,
         lane: R32,
         pointers: &[R64],
-        mut body: impl FnMut(&mut KernelBuilder, &[R64], i64),
+        mut body: impl FnMut(&mut KernelBuilder, &[R64], i64, Option<P>),
     ) {
         // A chunk that holds the last columns may reach into the padding, which is there and zero.
         let chunks = self.hidden.div_ceil(CHUNK);
@@ -101,13 +105,13 @@ impl RmsNormSpec {
         let mut offset = 0;
         if full <= UNROLL {
             for _ in 0..full {
-                body(k, &at, offset);
+                body(k, &at, offset, None);
                 offset += step;
             }
         } else {
             at = pointers.iter().map(|&p| k.mov_b64(p)).collect();
             k.for_u32(0u32, full, 1u32, |k, _| {
-                body(k, &at, 0);
+                body(k, &at, 0, None);
                 for &p in &at {
                     k.add_u64_into(p, p, LANES * 16);
                 }
@@ -115,7 +119,7 @@ impl RmsNormSpec {
         }
         if rest != 0 {
             let owns = k.setp_lt_u32(lane, rest);
-            k.if_(owns, |k| body(k, &at, offset));
+            body(k, &at, offset, Some(owns));
         }
     }
 
@@ -136,6 +140,14 @@ impl RmsNormSpec {
             k.st_global::<R16>(at, i64::from(self.hidden * 2), 0u16);
         });
     }
+}
+
+/// A chunk of the row, or zeros in the lanes that own none.
+fn load(k: &mut KernelBuilder, owns: Option<P>, at: R64, offset: i64) -> [R32; 4] {
+    let Some(owns) = owns else { return k.ld_global_nc_v(at, offset) };
+    let chunk = std::array::from_fn(|_| k.mov_b32(0));
+    k.with_guard(owns, |k| k.ld_global_v_into(chunk, at, offset));
+    chunk
 }
 
 /// `f(value, index)` of eight bf16, rounded to bf16.
