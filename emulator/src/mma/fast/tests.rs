@@ -77,7 +77,7 @@ fn every_level_gives_the_bits_of_the_reference() {
 }
 
 #[test]
-#[ignore = "deep: minutes"]
+#[ignore = "deep: half a minute optimised, minutes otherwise"]
 fn every_level_gives_the_bits_of_the_reference_on_many_tiles() {
     compare(TILES..1_500);
 }
