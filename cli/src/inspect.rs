@@ -46,7 +46,8 @@ pub fn inspect(
     options: &Options,
 ) -> anyhow::Result<AuditResult> {
     let directory = Directory::new(what.log);
-    let mut receipts = what.receipts.iter().map(|p| source::file(p)).collect::<anyhow::Result<Vec<_>>>()?;
+    let mut receipts =
+        what.receipts.iter().map(|p| source::file(p, source::MAX_RECEIPT)).collect::<anyhow::Result<Vec<_>>>()?;
     if what.own_receipts {
         receipts.extend(directory::receipts(&directory)?);
     }
@@ -67,6 +68,9 @@ pub fn inspect(
     let result = audit(&input, options, &|_, done, of| {
         bar.set_length(of as u64);
         bar.set_position(done as u64);
+        if done == of {
+            bar.set_message(format!("{}: what else fits", what.subject.name));
+        }
     });
     bar.finish_and_clear();
     Ok(result?)

@@ -97,7 +97,7 @@ fn broken_logs_are_refused_for_the_right_reason() {
     bench.ok(&["log", "init", &theirs, "--origin", "example.org/t", "--key", &key]);
     bench.ok(&["generate", "--log", &theirs, "--key", &key, "--prompt", "Amen", "--max-new-tokens", "2"]);
     let (code, out, _) = run(&["audit", &theirs, "--key", &bench.path("operator.pub"), "--json"]);
-    assert_eq!(code, 1);
+    assert_eq!(code, 2, "nothing of it speaks for the key that was given");
     assert_eq!(reason(&serde_json::from_str(&out).unwrap()), "checkpoint-re-signed");
     // One entry by another key, under the operator's checkpoint.
     let theirs = std::fs::read(bench.at("theirs/entries")).unwrap();
@@ -110,6 +110,63 @@ fn broken_logs_are_refused_for_the_right_reason() {
     let (code, out, _) = run(&["audit", &short, "--key", &key, "--checkpoint", &checkpoint, "--json"]);
     assert_eq!(code, 1);
     assert_eq!(reason(&serde_json::from_str(&out).unwrap()), "rolled-back");
+}
+
+#[test]
+fn what_the_auditor_got_wrong_is_not_held_against_the_log() {
+    let bench = Bench::new("example.org/t");
+    bench.serve(&[]);
+    let [log, public, stranger] = ["log", "operator.pub", "stranger.pub"].map(|name| bench.path(name));
+    for verb in [&["audit"][..], &["explain"], &["log", "verify"]] {
+        // (arguments, exit code, reason)
+        let wrong_key = [verb, &[&log, "--key", &stranger, "--json"]].concat();
+        let (code, out, err) = run(&wrong_key);
+        assert_eq!(code, 2, "{verb:?}: {out}{err}");
+        assert!(out.contains("checkpoint-re-signed"), "{verb:?}: {out}");
+        let honest = [verb, &[&log, "--key", &public, "--json"]].concat();
+        assert_eq!(run(&honest).0, 0, "{verb:?}");
+    }
+    for verb in ["audit", "explain"] {
+        let (code, out, _) = run(&[verb, &log, "--key", &public, "--origin", "example.org/other", "--json"]);
+        assert_eq!(code, 2);
+        assert!(out.contains("wrong-origin"), "{out}");
+    }
+    // Another log's checkpoint.
+    let (other, key) = (bench.path("other"), bench.path("operator"));
+    bench.ok(&["log", "init", &other, "--origin", "example.org/other", "--key", &key]);
+    let (code, out, _) =
+        run(&["audit", &log, "--key", &public, "--checkpoint", &bench.path("other/checkpoint"), "--json"]);
+    assert_eq!(code, 2);
+    assert!(out.contains("wrong-origin"), "{out}");
+
+    // What was changed after it was signed is held against it, by both verbs alike.
+    let entries = bench.at("log/entries");
+    let mut bytes = std::fs::read(&entries).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] = if bytes[middle] == b'A' { b'B' } else { b'A' };
+    std::fs::write(&entries, &bytes).unwrap();
+    for verb in [&["audit"][..], &["explain"], &["log", "verify"]] {
+        let (code, out, _) = run(&[verb, &[&log, "--key", &public, "--json"]].concat());
+        assert_eq!(code, 1, "{verb:?}: {out}");
+        assert!(out.contains("altered"), "{verb:?}: {out}");
+    }
+    // A writer that died half-way is no finding.
+    std::fs::write(&entries, b"").unwrap();
+    bench.ok(&["log", "init", &bench.path("fresh"), "--origin", "example.org/f", "--key", &key]);
+    std::fs::write(bench.at("fresh/entries"), b"{\"half\":").unwrap();
+    for verb in [&["audit"][..], &["log", "verify"]] {
+        let (code, out, _) = run(&[verb, &[&bench.path("fresh"), "--key", &public, "--json"]].concat());
+        assert_eq!(code, 2, "{verb:?}: {out}");
+        assert!(out.contains("torn-tail"), "{verb:?}: {out}");
+    }
+}
+
+#[test]
+fn an_empty_log_is_explained_as_empty() {
+    let bench = Bench::new("example.org/t");
+    let (code, out, _) = run(&["explain", &bench.path("log"), "--key", &bench.path("operator.pub")]);
+    assert_eq!(code, 2);
+    assert!(out.contains("no record"), "{out}");
 }
 
 #[test]

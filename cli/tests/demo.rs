@@ -30,6 +30,17 @@ fn every_operator_is_judged_rightly() {
         assert!(!page.contains(outside), "the page must not load anything: {outside}");
     }
 
+    // The signed summary covers the nine signed results beside it.
+    let (summary, key) = (out.join("report.json"), out.join("keys/auditor.pub"));
+    let verify = ["report", "verify", summary.to_str().unwrap(), "--key", key.to_str().unwrap(), "--json"];
+    let verified = json(0, &verify);
+    assert_eq!(verified["covers"].as_array().unwrap().iter().filter(|c| c["state"] == "matches").count(), 9);
+    let honest = out.join("audits/honest.audit.json");
+    std::fs::copy(out.join("audits/a-weight-bit.audit.json"), &honest).unwrap();
+    assert_eq!(json(1, &verify)["covers"][0]["state"], "differs");
+    std::fs::remove_file(&honest).unwrap();
+    json(2, &verify);
+
     // Nothing is ever overwritten.
     let (code, _, err) = common::run(&["demo", "--out", out.to_str().unwrap()]);
     assert_eq!(code, 2);

@@ -53,6 +53,25 @@ fn bad_input_says_what_and_what_to_do() {
         (&["generate", "--prompt", "x", "--mode", "fast"], "invariant"),
         (&["generate", "--prompt", "x", "--temperature", "0.5"], "--seed"),
         (&["generate", "--prompt", "x", "--batch", "0"], "--batch"),
+        (&["generate", "--prompt", "x", "--threads", "0"], "from 1 to 1024"),
+        (&["generate", "--prompt", "x", "--threads", "100000"], "from 1 to 1024"),
+        (&["generate", "--prompt", "x", "--temperature", "-1"], "above 0"),
+        (&["generate", "--prompt", "x", "--temperature", "nan", "--seed", "1"], "above 0"),
+        (&["generate", "--prompt", "x", "--temperature", "1", "--seed", "1", "--top-p", "1.5"], "at most 1"),
+        (&["generate", "--prompt", "x", "--temperature", "1", "--seed", "1", "--top-k", "0"], "--top-k"),
+        (&["generate", "--prompt", "x", "--temperature", "1", "--seed", "-1"], "-1"),
+        (&["generate", "--prompt", "x", "--max-new-tokens", "-1"], "whole number"),
+        (&["generate", "--prompt", "x", "--chunk", "0"], "--chunk"),
+        // Checked while parsing: the log and the key are not there either.
+        (&["generate", "--prompt", "x", "--nonce", "xyz", "--log", &missing, "--key", &missing], "lower-case hex"),
+        (&["generate", "--prompt", "x", "--nonce", "ABCD", "--log", &missing, "--key", &missing], "lower-case hex"),
+        (&["audit", &missing, "--key", &missing, "--extra-rows", "1000000"], "from 0 to 4096"),
+        (&["audit", &missing, "--key", &missing, "--splits", "1000000"], "from 0 to 256"),
+        (&["audit", &missing, "--key", &missing, "--seeds", "4294967295"], "from 0 to 1048576"),
+        (&["audit", &missing, "--key", &missing, "--sample", "0", "--beacon", "00"], "--sample"),
+        (&["audit", &missing, "--key", &missing, "--sample", "1", "--beacon", "00"], "16 bytes"),
+        (&["audit", &missing, "--key", &missing, "--origin", "a b"], "white space"),
+        (&["log", "init", &missing, "--origin", "", "--key", &missing], "white space"),
         (&["generate", "--prompt", "x", "--model", &missing], "no-such"),
         (&["generate", "--prompt", "x", "--log", &missing, "--key", &key], "no-such"),
         (&["generate", "--prompt", "x", "--max-new-tokens", "100000"], "positions"),
@@ -67,6 +86,37 @@ fn bad_input_says_what_and_what_to_do() {
         assert!(err.contains(words), "{args:?} should mention {words}: {err}");
         assert!(out.is_empty(), "{args:?}: {out}");
     }
+}
+
+#[test]
+fn an_error_says_each_thing_once() {
+    let bench = Bench::new("example.org/v");
+    let (key, missing) = (bench.path("operator"), bench.path("no-such"));
+    let cases: [(&[&str], &str); 4] = [
+        (&["keygen", &key], &key),
+        (&["log", "verify", &bench.path("log"), "--key", &missing], &missing),
+        (&["generate", "--prompts", &missing], &missing),
+        (&["mufu", "show", "--profile", &missing], &missing),
+    ];
+    for (args, path) in cases {
+        let (code, _, err) = run(args);
+        assert_eq!(code, 2);
+        assert_eq!(err.matches(path).count(), 1, "{args:?}: {err}");
+        assert!(err.matches("os error").count() <= 1 && err.matches("exists").count() <= 1, "{args:?}: {err}");
+    }
+}
+
+#[test]
+fn a_byte_order_mark_is_no_part_of_a_prompt() {
+    let bench = Bench::new("example.org/v");
+    let ids = |text: &[u8]| {
+        std::fs::write(bench.at("prompts"), text).unwrap();
+        let args = ["generate", "--json", "--max-new-tokens", "1", "--prompts", &bench.path("prompts")];
+        json(0, &args)["responses"].as_array().unwrap().iter().map(|r| r["prompt_ids"].clone()).collect::<Vec<_>>()
+    };
+    let plain = ids(b"Amen\nAnd\n");
+    assert_eq!(plain.len(), 2);
+    assert_eq!(ids(b"\xef\xbb\xbfAmen\r\n\r\nAnd\r\n"), plain);
 }
 
 #[test]

@@ -159,19 +159,20 @@ pub fn verify(bytes: &[u8], keys: &[&PublicKey]) -> Result<Verified, Error> {
         return Err(Error::Canonical(canonical::Refusal::TooLarge { len: bytes.len(), max: MAX_ENVELOPE_BYTES }));
     }
     let envelope = dsse::Envelope::from_json(bytes).map_err(Error::Envelope)?;
+    let mut mismatched_keys = Vec::new();
     for key in keys {
         match dsse::verify(&envelope, &[&DsseVerifier(key)], 1) {
             Ok(verified) if verified.payload_type != PAYLOAD_TYPE => {
                 return Err(Error::UnknownType { found: verified.payload_type, expected: PAYLOAD_TYPE });
             }
             Ok(verified) => return Ok(Verified { payload: verified.payload, key_id: key.id() }),
-            Err(dsse::Error::NoValidSignature { .. }) => {}
+            Err(dsse::Error::NoValidSignature { mismatched_keys: named, .. }) => mismatched_keys.extend(named),
             Err(other) => return Err(Error::Envelope(other)),
         }
     }
     Err(Error::Envelope(dsse::Error::NoValidSignature {
         entries: envelope.signatures.len(),
         keys: keys.len(),
-        mismatched_keys: Vec::new(),
+        mismatched_keys,
     }))
 }

@@ -152,6 +152,13 @@ pub enum Error {
 }
 
 impl Error {
+    /// Does an envelope name a trusted key as its signer, although that key's signature does not fit? Then it was altered, or someone
+    /// else signed in that name. Otherwise no trusted key has to do with it: the reader may have brought the wrong one.
+    #[must_use]
+    pub fn contradicts_trusted_key(&self) -> bool {
+        matches!(self, Self::Envelope(dsse::Error::NoValidSignature { mismatched_keys, .. }) if !mismatched_keys.is_empty())
+    }
+
     /// Names the path in a system error.
     pub(crate) fn io(path: &Path) -> impl Fn(std::io::Error) -> Self + use<> {
         let path = path.to_owned();

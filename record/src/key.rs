@@ -10,8 +10,8 @@ use ed25519_dalek::pkcs8::{DecodePrivateKey, DecodePublicKey, EncodePrivateKey, 
 use ed25519_dalek::{Signature, Signer as _, SigningKey, VerifyingKey};
 use zeroize::Zeroizing;
 
-use crate::Error;
 use crate::digest::{Digest, Tagged};
+use crate::{Error, file};
 
 /// Most bytes a key file may have; a PEM key has about 120.
 const MAX_KEY_FILE: u64 = 4096;
@@ -70,7 +70,7 @@ impl PrivateKey {
     /// [`Error::KeyReadableByOthers`] when group or others may read it, [`Error::KeySyntax`] when it is no Ed25519
     /// private key, [`Error::Io`].
     pub fn read(path: &Path) -> Result<Self, Error> {
-        let mut file = File::open(path).map_err(Error::io(path))?;
+        let mut file = file::open(path, MAX_KEY_FILE).map_err(Error::io(path))?;
         #[cfg(unix)]
         {
             use std::os::unix::fs::PermissionsExt;
@@ -138,7 +138,7 @@ impl PublicKey {
     /// # Errors
     /// [`Error::KeySyntax`] when it is no Ed25519 public key or a weak one, [`Error::Io`].
     pub fn read(path: &Path) -> Result<Self, Error> {
-        let mut file = File::open(path).map_err(Error::io(path))?;
+        let mut file = file::open(path, MAX_KEY_FILE).map_err(Error::io(path))?;
         let key = VerifyingKey::from_public_key_pem(&read_text(&mut file, path)?).map_err(|_| Error::KeySyntax)?;
         Self::from_bytes(key.as_bytes())
     }

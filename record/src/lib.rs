@@ -14,6 +14,7 @@ pub mod digest;
 pub mod envelope;
 mod error;
 pub mod evidence;
+pub mod file;
 pub mod inference;
 pub mod key;
 pub mod log;

@@ -7,12 +7,12 @@ use std::io;
 use std::path::Path;
 
 /// Most bytes of an evidence file that are read: four times the largest record.
-const MAX_EVIDENCE: u64 = 1 << 30;
+pub const MAX_EVIDENCE: u64 = 1 << 30;
 
 /// The evidence file of a record, if it is there.
 ///
 /// # Errors
-/// [`Error::Io`] for one that is there and cannot be read, or is too large.
+/// [`Error::Io`] for one that is there and cannot be read, is no regular file, or is too large.
 pub fn evidence(directory: &Directory, record: &Digest) -> Result<Option<Vec<u8>>, Error> {
     read(&directory.evidence_path(record), MAX_EVIDENCE)
 }
@@ -42,14 +42,9 @@ pub fn receipts(directory: &Directory) -> Result<Vec<Vec<u8>>, Error> {
 }
 
 fn read(path: &Path, max: u64) -> Result<Option<Vec<u8>>, Error> {
-    let failed = |source| Error::Io { path: path.to_owned(), source };
-    match std::fs::metadata(path) {
+    match record::file::read(path, max) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(e) => Err(failed(e)),
-        Ok(m) if m.len() > max => {
-            Err(failed(io::Error::new(io::ErrorKind::FileTooLarge, format!("more than {max} bytes"))))
-        }
-        Ok(_) => std::fs::read(path).map(Some).map_err(failed),
+        other => other.map(Some).map_err(|source| Error::Io { path: path.to_owned(), source }),
     }
 }
 

@@ -3,6 +3,7 @@
 mod conduct;
 mod operators;
 
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -16,7 +17,7 @@ use engine::{Engine, Mode, Model};
 use record::envelope::{self, Statement, Subject as Signed};
 use record::log::Directory;
 use record::{Log, PrivateKey};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use verifier::audit::Options;
 use verifier::challenge::Plan;
 use verifier::result::{AuditResult, SignedResult, Subject};
@@ -32,7 +33,7 @@ use operators::{Deed, OPERATORS, Operator};
 /// What every operator claims to run on.
 const CLAIMED: &str = "sm_90";
 /// Predicate type of the signed summary.
-const SUMMARY_TYPE: &str = "https://lastbit.dev/demo-summary/v1";
+pub const SUMMARY_TYPE: &str = "https://lastbit.dev/demo-summary/v1";
 /// Longest answer, in tokens; the hidden requests last as long.
 const LONGEST: u32 = 28;
 
@@ -50,24 +51,48 @@ pub struct Args {
     format: Format,
 }
 
-#[derive(Serialize)]
-struct Summary {
-    schema: &'static str,
-    claimed: &'static str,
+/// [`Summary::schema`].
+const SCHEMA: &str = "lastbit/demo/v1";
+
+/// What is signed about all the audits together.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Summary {
+    schema: String,
+    claimed: String,
     as_expected: bool,
     operators: Vec<Row>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 struct Row {
-    operator: &'static str,
-    does: &'static str,
+    operator: String,
+    does: String,
     verdict: String,
     expected: String,
     finding: String,
     as_expected: bool,
     file: String,
     digest: String,
+}
+
+impl Summary {
+    /// Refuses a summary of another version.
+    pub fn check(&self) -> anyhow::Result<()> {
+        if self.schema != SCHEMA {
+            bail!("schema {:?}, this version reads {SCHEMA:?}", self.schema);
+        }
+        Ok(())
+    }
+
+    /// One line an operator.
+    pub fn lines(&self, to: &mut dyn Write) -> io::Result<()> {
+        for row in &self.operators {
+            writeln!(to, "{}: {}\n  {}", row.operator, row.verdict, row.finding)?;
+        }
+        Ok(())
+    }
 }
 
 /// Runs the verb.
@@ -99,14 +124,14 @@ pub fn run(args: Args) -> anyhow::Result<Outcome> {
     bar.finish_and_clear();
 
     let summary = Summary {
-        schema: "lastbit/demo/v1",
-        claimed: CLAIMED,
+        schema: SCHEMA.to_owned(),
+        claimed: CLAIMED.to_owned(),
         as_expected: rows.iter().all(|r| r.as_expected),
         operators: rows,
     };
     source::write_new(&out.join("report.html"), report::render(&signed, "Nine operators, nine audits")?.as_bytes())?;
     source::write_new(&out.join("report.json"), &sign_summary(&summary, &signed, &auditor)?)?;
-    args.format.print(&summary, || print_text(&summary, &out))?;
+    args.format.print(&summary, |to| print_text(to, &summary, &out))?;
     Ok(if summary.as_expected { Outcome::AllMatch } else { Outcome::SomethingDiffers })
 }
 
@@ -241,7 +266,7 @@ fn serve(
 
 /// Changes one character in the middle of the log's last line, into another one that base64 allows.
 fn edit(entries: &Path) -> anyhow::Result<()> {
-    let mut bytes = source::file(entries)?;
+    let mut bytes = source::file(entries, source::MAX_TEXT)?;
     let middle = bytes.len() / 2;
     let byte = bytes.get_mut(middle).context("the log has no entry to edit")?;
     *byte = if *byte == b'A' { b'B' } else { b'A' };
@@ -271,8 +296,8 @@ fn audit(
 
 fn row(who: &Operator, result: &AuditResult, file: &str) -> Row {
     Row {
-        operator: who.name,
-        does: who.does,
+        operator: who.name.to_owned(),
+        does: who.does.to_owned(),
         verdict: result.verdict.to_string(),
         expected: who.deed.expected().to_string(),
         finding: result.headline.clone(),
@@ -289,28 +314,30 @@ fn sign_summary(summary: &Summary, signed: &[SignedResult], key: &PrivateKey) ->
     Ok(envelope::sign(&Statement::new(SUMMARY_TYPE, subjects, summary), key)?)
 }
 
-fn print_text(summary: &Summary, out: &Path) {
+fn print_text(to: &mut dyn Write, summary: &Summary, out: &Path) -> io::Result<()> {
     let mut t = table(["operator", "what it does", "verdict", "what the audit found", "expected"]);
     for r in &summary.operators {
         let expected = if r.as_expected { "yes".to_owned() } else { format!("NO: {}", r.expected) };
         t.add_row([
-            Cell::new(r.operator),
-            Cell::new(r.does),
+            Cell::new(&r.operator),
+            Cell::new(&r.does),
             Cell::new(&r.verdict),
             Cell::new(&r.finding),
             Cell::new(expected),
         ]);
     }
     t.set_content_arrangement(comfy_table::ContentArrangement::Dynamic);
-    println!(
+    writeln!(
+        to,
         "Nine operators served the same four requests and claimed an emulated H100 ({CLAIMED}); each log was re-computed here.\n"
-    );
-    println!("{t}\n");
-    println!("report        {}", out.join("report.html").display());
-    println!("signed        {} (and audits/*.audit.json)", out.join("report.json").display());
-    println!(
+    )?;
+    writeln!(to, "{t}\n")?;
+    writeln!(to, "report        {}", out.join("report.html").display())?;
+    writeln!(to, "signed        {} (and audits/*.audit.json)", out.join("report.json").display())?;
+    writeln!(
+        to,
         "try next      lastbit explain {} --key {}",
         out.join("logs/a-weight-bit").display(),
         out.join("keys/operator.pub").display()
-    );
+    )
 }

@@ -1,10 +1,12 @@
 //! `lastbit audit`: re-compute a log, say what differs, write the signed report. `lastbit explain`: the same in words.
 
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use anyhow::bail;
+use anyhow::{Context as _, bail};
 use record::log::Checkpoint;
+use record::{LogRefusal, PrivateKey};
 use serde::Serialize;
 use verifier::audit::Options;
 use verifier::challenge::Plan;
@@ -12,8 +14,9 @@ use verifier::plan::Mode;
 use verifier::result::{AuditResult, Limits, SignedResult, Subject};
 use verifier::{disclosure, explain, report};
 
+use crate::argument;
 use crate::inspect::{Inspection, inspect};
-use crate::output::{Format, Outcome};
+use crate::output::{self, Format, Outcome};
 use crate::source::{self, Emulation};
 
 /// What an auditor brings to a log.
@@ -35,7 +38,7 @@ pub struct Input {
     mode: Mode,
 
     /// Name that the log must have
-    #[arg(long)]
+    #[arg(long, value_parser = argument::origin)]
     origin: Option<String>,
 
     /// A checkpoint of this log seen before: the log must continue it
@@ -47,27 +50,27 @@ pub struct Input {
     receipt: Vec<PathBuf>,
 
     /// Audit this many records, drawn by --beacon, instead of all
-    #[arg(long, value_name = "N", requires = "beacon")]
-    sample: Option<u64>,
+    #[arg(long, value_name = "N", requires = "beacon", value_parser = argument::count(1, u32::MAX))]
+    sample: Option<u32>,
 
     /// Randomness published after the checkpoint was signed, at least 16 bytes of hex
-    #[arg(long, value_name = "HEX", requires = "sample")]
+    #[arg(long, value_name = "HEX", requires = "sample", value_parser = argument::beacon)]
     beacon: Option<String>,
 
     /// Name of this audit; with the beacon it decides the sample
     #[arg(long, value_name = "TEXT", default_value = "audit")]
     audit_id: String,
 
-    /// Look for up to this many unreported rows in a step
-    #[arg(long, value_name = "N", default_value_t = Limits::default().extra_rows)]
+    /// Look for up to this many unreported rows in a step, at most 4096
+    #[arg(long, value_name = "N", default_value_t = Limits::default().extra_rows, value_parser = argument::count(0, argument::MAX_EXTRA_ROWS))]
     extra_rows: u32,
 
-    /// Look for kernel splits up to this
-    #[arg(long, value_name = "N", default_value_t = Limits::default().splits)]
+    /// Look for kernel splits up to this, at most 256
+    #[arg(long, value_name = "N", default_value_t = Limits::default().splits, value_parser = argument::count(0, argument::MAX_SPLITS))]
     splits: u32,
 
-    /// Look for this many other seeds
-    #[arg(long, value_name = "N", default_value_t = Limits::default().seeds)]
+    /// Look for this many other seeds, at most 1048576
+    #[arg(long, value_name = "N", default_value_t = Limits::default().seeds, value_parser = argument::count(0, argument::MAX_SEEDS))]
     seeds: u32,
 
     #[command(flatten)]
@@ -129,19 +132,26 @@ fn replay_mode(name: &str) -> Result<Mode, String> {
 }
 
 impl Input {
+    /// A name, not a path: the result must not depend on where the auditor keeps the log.
+    fn name(&self) -> String {
+        self.log.file_name().map_or_else(|| "log".to_owned(), |n| n.to_string_lossy().into_owned())
+    }
+
     fn audit(&self) -> anyhow::Result<AuditResult> {
-        if !self.log.is_dir() {
-            bail!("{} is not a folder; give the folder of a log", self.log.display());
-        }
+        source::log_folder(&self.log)?;
         let key = source::public_key(&self.key)?;
         let model = Arc::new(source::model(self.model.as_deref())?);
         let pinned = match &self.checkpoint {
-            Some(path) => Some(Checkpoint::verify(&source::file(path)?, &key)?),
+            Some(path) => {
+                let bytes = source::file(path, source::MAX_CHECKPOINT)?;
+                let verified = Checkpoint::verify(&bytes, &key);
+                Some(verified.with_context(|| format!("the checkpoint seen before, {}", path.display()))?)
+            }
             None => None,
         };
         let plan = match (self.sample, &self.beacon) {
             (Some(records), Some(beacon)) => {
-                Plan::Challenge { beacon: beacon.clone(), audit: self.audit_id.clone(), records }
+                Plan::Challenge { beacon: beacon.clone(), audit: self.audit_id.clone(), records: records.into() }
             }
             _ => Plan::All,
         };
@@ -150,13 +160,10 @@ impl Input {
             limits: Limits { extra_rows: self.extra_rows, splits: self.splits, seeds: self.seeds },
             ..Options::default()
         };
-        // Names, not paths: the result must not depend on where the auditor keeps the log.
-        let named =
-            |path: &Path| path.file_name().map_or_else(|| "log".to_owned(), |n| n.to_string_lossy().into_owned());
         let recheck = disclosure::recheck("LOG", "MODEL", "OPERATOR.pub", self.mode);
         let what = Inspection {
             log: &self.log,
-            subject: Subject { name: named(&self.log), note: String::new() },
+            subject: Subject { name: self.name(), note: String::new() },
             key: &key,
             origin: self.origin.as_deref(),
             pinned: pinned.as_ref(),
@@ -169,27 +176,74 @@ impl Input {
     }
 }
 
+/// Where the signed result and its page go. Everything that can be wrong with the auditor's key and folder is found before the audit.
+struct Reports {
+    key: PrivateKey,
+    json: PathBuf,
+    page: PathBuf,
+    title: String,
+}
+
+impl Reports {
+    fn new(name: &str, key: &Path, out: &Path) -> anyhow::Result<Self> {
+        let key = source::private_key(key)?;
+        if out.exists() && !out.is_dir() {
+            bail!("{} is not a folder", out.display());
+        }
+        // The name is signed with the result, so it needs a canonical form.
+        record::canonical::to_bytes(&name)
+            .with_context(|| format!("the log's folder {name:?} cannot be named in a report"))?;
+        let [json, page] = ["audit.json", "html"].map(|ending| out.join(format!("{name}.{ending}")));
+        for path in [&json, &page] {
+            source::free(path)?;
+        }
+        Ok(Self { key, json, page, title: report_title(name) })
+    }
+
+    /// Both files or none, as far as the system lets us; never a part of one.
+    fn write(&self, result: &AuditResult) -> anyhow::Result<()> {
+        let file = self.json.file_name().unwrap_or_default().to_string_lossy();
+        let signed = SignedResult::sign(result.clone(), &self.key)?.named(file);
+        let html = report::render(std::slice::from_ref(&signed), &self.title)?;
+        if let Some(folder) = self.json.parent() {
+            std::fs::create_dir_all(folder).with_context(|| format!("creating {}", folder.display()))?;
+        }
+        source::write_new(&self.json, &signed.bytes)?;
+        if let Err(error) = source::write_new(&self.page, html.as_bytes()) {
+            let _ = std::fs::remove_file(&self.json);
+            return Err(error);
+        }
+        output::note(format_args!("wrote {} (signed) and {}", self.json.display(), self.page.display()));
+        Ok(())
+    }
+}
+
+/// Title of the page about one log.
+pub fn report_title(name: &str) -> String {
+    format!("Audit of {name}")
+}
+
+/// A result in a few lines.
+pub fn summary(out: &mut dyn Write, result: &AuditResult) -> io::Result<()> {
+    writeln!(out, "{}: {}", result.subject.name, result.verdict)?;
+    writeln!(out, "  {}", result.headline)?;
+    for r in &result.records {
+        writeln!(out, "  record {}: {} - {}", r.seq, r.verdict, r.headline)?;
+    }
+    Ok(())
+}
+
 /// Runs `audit`.
 pub fn run(args: Args) -> anyhow::Result<Outcome> {
+    let reports = match (&args.auditor_key, &args.out) {
+        (Some(key), Some(out)) => Some(Reports::new(&args.input.name(), key, out)?),
+        _ => None,
+    };
     let result = args.input.audit()?;
-    if let (Some(key), Some(out)) = (&args.auditor_key, &args.out) {
-        let key = source::private_key(key)?;
-        let name = result.subject.name.clone();
-        let file = format!("{name}.audit.json");
-        let signed = SignedResult::sign(result.clone(), &key)?.named(&file);
-        std::fs::create_dir_all(out)?;
-        let html = report::render(std::slice::from_ref(&signed), &format!("Audit of {name}"))?;
-        let json = source::write_new(&out.join(&file), &signed.bytes)?;
-        let page = source::write_new(&out.join(format!("{name}.html")), html.as_bytes())?;
-        eprintln!("lastbit: wrote {} (signed) and {}", json.display(), page.display());
+    if let Some(reports) = &reports {
+        reports.write(&result)?;
     }
-    args.format.print(&result, || {
-        println!("{}: {}", result.subject.name, result.verdict);
-        println!("  {}", result.headline);
-        for r in &result.records {
-            println!("  record {}: {} - {}", r.seq, r.verdict, r.headline);
-        }
-    })?;
+    args.format.print(&result, |out| summary(out, &result))?;
     Ok(outcome(&result))
 }
 
@@ -211,17 +265,26 @@ pub fn explain(args: ExplainArgs) -> anyhow::Result<Outcome> {
             .map(|r| ExplainedRecord { seq: r.seq, verdict: r.verdict.to_string(), words: explain::words(r) })
             .collect(),
     };
-    args.format.print(&explained, || {
-        if let Some(refused) = &explained.refused {
-            println!("the log is refused: {refused}");
+    args.format.print(&explained, |out| {
+        match &explained.refused {
+            Some(refused) => writeln!(out, "the log is refused: {refused}")?,
+            None if explained.records.is_empty() => {
+                writeln!(out, "{}: the log has no record, so there is nothing to explain", explained.verdict)?;
+            }
+            None => {}
         }
-        explained.records.iter().for_each(|r| println!("{}", r.words));
+        explained.records.iter().try_for_each(|r| writeln!(out, "{}", r.words))
     })?;
     Ok(outcome(&result))
 }
 
-/// The exit code of a verdict.
+/// The exit code of a result. A refusal that says nothing about the log's keeper (wrong key, wrong origin ...) is not held against them.
 pub fn outcome(result: &AuditResult) -> Outcome {
+    if let Some(refused) = &result.log.refused
+        && !LogRefusal::code_is_finding(&refused.reason)
+    {
+        return Outcome::CouldNotTell;
+    }
     match result.verdict.exit_code() {
         0 => Outcome::AllMatch,
         1 => Outcome::SomethingDiffers,

@@ -1,8 +1,7 @@
 //! `lastbit conformance`: the emulator's arithmetic judged by vector files.
 
 use std::collections::BTreeSet;
-use std::fs::File;
-use std::io::{BufReader, Read as _};
+use std::io::{self, BufReader, Read as _, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
@@ -12,6 +11,7 @@ use emulator::profile::ZeroPolicy;
 use serde::Serialize;
 
 use crate::output::{Format, Outcome, progress, table};
+use crate::source;
 
 /// Vectors that travel inside the binary: ours, simulated, one file an architecture.
 macro_rules! built_in {
@@ -33,7 +33,7 @@ pub(super) static BUILT_IN: &[(&str, &[u8])] = built_in![
 /// Options.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Folder of `.jsonl` vector files, searched with its subfolders [default: the vectors inside this binary]
+    /// Folder of `.jsonl` vector files of at most 64 MiB, searched with its subfolders [default: the vectors inside this binary]
     #[arg(long, value_name = "DIR")]
     vectors: Option<PathBuf>,
 
@@ -81,9 +81,14 @@ pub fn run(args: Args) -> anyhow::Result<Outcome> {
         files,
         not_covered,
     };
-    args.format.print(&report, || print_text(&report))?;
-    let failed = report.files.iter().any(|f| f.failed > 0);
-    Ok(if failed { Outcome::SomethingDiffers } else { Outcome::AllMatch })
+    args.format.print(&report, |out| print_text(out, &report))?;
+    let any = |count: fn(&FileReport) -> u64| report.files.iter().any(|f| count(f) > 0);
+    Ok(match (any(|f| f.failed as u64), any(|f| f.passed as u64)) {
+        (true, _) => Outcome::SomethingDiffers,
+        (false, true) => Outcome::AllMatch,
+        // No vector was judged: nothing is known.
+        (false, false) => Outcome::CouldNotTell,
+    })
 }
 
 fn from_binary(answers: Answers) -> anyhow::Result<Vec<FileReport>> {
@@ -110,7 +115,8 @@ fn from_folder(folder: &Path, answers: Answers) -> anyhow::Result<Vec<FileReport
     let mut reports = Vec::new();
     for path in paths {
         let name = path.strip_prefix(folder).unwrap_or(&path).display().to_string();
-        let file = File::open(&path).with_context(|| format!("opening {}", path.display()))?;
+        let file =
+            record::file::open(&path, source::MAX_TEXT).with_context(|| format!("reading {}", path.display()))?;
         reports.push(judge(&name, BufReader::new(file), answers)?);
         bar.inc(1);
     }
@@ -119,7 +125,7 @@ fn from_folder(folder: &Path, answers: Answers) -> anyhow::Result<Vec<FileReport
 }
 
 /// Collects the `.jsonl` files below `folder`; symbolic links to folders are not followed.
-fn find(folder: &Path, found: &mut Vec<PathBuf>) -> std::io::Result<()> {
+fn find(folder: &Path, found: &mut Vec<PathBuf>) -> io::Result<()> {
     for entry in std::fs::read_dir(folder)? {
         let entry = entry?;
         let path = entry.path();
@@ -132,7 +138,7 @@ fn find(folder: &Path, found: &mut Vec<PathBuf>) -> std::io::Result<()> {
     Ok(())
 }
 
-fn print_text(report: &Report) {
+fn print_text(out: &mut dyn Write, report: &Report) -> io::Result<()> {
     let mut table =
         table(["file", "architecture", "instruction", "answers", "vectors", "passed", "failed", "not covered"]);
     for file in &report.files {
@@ -150,23 +156,27 @@ fn print_text(report: &Report) {
             table.add_row(row);
         }
     }
-    println!("{table}");
+    writeln!(out, "{table}")?;
     for file in &report.files {
-        println!(
+        writeln!(
+            out,
             "{}: {} vectors, {} passed, {} failed, {} not covered",
             file.file, file.total, file.passed, file.failed, file.not_covered
-        );
+        )?;
         for f in &file.failures {
-            println!(
+            writeln!(
+                out,
                 "  line {}: {} {} ({} zeros): expected {}, found {}",
                 f.line, f.arch, f.instruction, f.zero_policy, f.expected, f.found
-            );
+            )?;
         }
     }
     if !report.not_covered.is_empty() {
-        println!(
+        writeln!(
+            out,
             "\n{} instructions have no model here yet; their vectors count as not covered, never as passed.",
             report.not_covered.len()
-        );
+        )?;
     }
+    Ok(())
 }

@@ -82,15 +82,16 @@ pub fn run(args: Args) -> anyhow::Result<Outcome> {
         gpu: "this build emulates GPUs and drives none",
         checks,
     };
-    args.format.print(&report, || {
-        println!("lastbit {}, numerics revision {}", report.version, report.numerics_revision);
-        println!("  cores                {}", report.cores);
-        println!("  vector instructions  {}", report.vector_instructions.join(", "));
-        println!("  profiles             {}", report.profiles.join(", "));
-        println!("  GPU                  {}", report.gpu);
+    args.format.print(&report, |out| {
+        writeln!(out, "lastbit {}, numerics revision {}", report.version, report.numerics_revision)?;
+        writeln!(out, "  cores                {}", report.cores)?;
+        writeln!(out, "  vector instructions  {}", report.vector_instructions.join(", "))?;
+        writeln!(out, "  profiles             {}", report.profiles.join(", "))?;
+        writeln!(out, "  GPU                  {}", report.gpu)?;
         for c in &report.checks {
-            println!("  {} {}: {}", if c.passed { "ok    " } else { "FAILED" }, c.check, c.detail);
+            writeln!(out, "  {} {}: {}", if c.passed { "ok    " } else { "FAILED" }, c.check, c.detail)?;
         }
+        Ok(())
     })?;
     Ok(if report.checks.iter().all(|c| c.passed) { Outcome::AllMatch } else { Outcome::CouldNotTell })
 }

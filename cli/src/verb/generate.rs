@@ -1,6 +1,5 @@
 //! `lastbit generate`: serve prompts in static batches on the emulated device, and log what was served.
 
-use std::io::Write as _;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -14,9 +13,15 @@ use engine::{Engine, Mode, Model};
 use record::{Log, PrivateKey};
 use serde::Serialize;
 
+use crate::argument;
 use crate::operate::{self, Declared, Evidence};
-use crate::output::{Format, Outcome, progress};
+use crate::output::{self, Format, Outcome, progress};
 use crate::source::{self, Emulation, now_unix_us};
+
+/// Most requests served together: as many as the engine has rows in a step.
+const MAX_BATCH: u32 = 2048;
+/// Most tokens asked for; a model's positions end long before.
+const MAX_NEW_TOKENS: u32 = 1 << 24;
 
 /// Options.
 #[derive(clap::Args)]
@@ -25,7 +30,7 @@ pub struct Args {
     #[arg(long, value_name = "TEXT")]
     prompt: Vec<String>,
 
-    /// A file with one prompt a line
+    /// A text file with one prompt a line: UTF-8, at most 16 MiB; a byte order mark at its start and empty lines are skipped
     #[arg(long, value_name = "FILE")]
     prompts: Option<PathBuf>,
 
@@ -34,7 +39,7 @@ pub struct Args {
     model: Option<PathBuf>,
 
     /// Most tokens to generate for each prompt
-    #[arg(long, value_name = "N", default_value_t = 32)]
+    #[arg(long, value_name = "N", default_value_t = 32, value_parser = argument::count(1, MAX_NEW_TOKENS))]
     max_new_tokens: u32,
 
     /// Numerics mode: `invariant` (a row's bits depend on its own tokens only) or `throughput`
@@ -42,35 +47,35 @@ pub struct Args {
     mode: Mode,
 
     /// GPU generation to emulate
-    #[arg(long, value_name = "SM", default_value = "sm_90")]
+    #[arg(long, value_name = "SM", default_value = "sm_90", value_parser = argument::profile)]
     profile: String,
 
     /// Requests served together
-    #[arg(long, value_name = "N", default_value_t = 8)]
-    batch: usize,
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = argument::count(1, MAX_BATCH))]
+    batch: u32,
 
     /// Most prompt tokens of one request in one step [default: whole prompts]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = argument::count(1, u32::MAX))]
     chunk: Option<u32>,
 
     /// Sample at this temperature instead of taking the largest logit
-    #[arg(long, value_name = "T")]
+    #[arg(long, value_name = "T", value_parser = argument::temperature)]
     temperature: Option<f32>,
 
     /// Keep this many largest logits when sampling
-    #[arg(long, value_name = "K", requires = "temperature")]
+    #[arg(long, value_name = "K", requires = "temperature", value_parser = argument::count(1, u32::MAX))]
     top_k: Option<u32>,
 
     /// Keep the most likely tokens up to this probability when sampling
-    #[arg(long, value_name = "P", requires = "temperature")]
+    #[arg(long, value_name = "P", requires = "temperature", value_parser = argument::top_p)]
     top_p: Option<f32>,
 
     /// Seed of every request [default: derived from nonce, key and request id, which needs --log]
     #[arg(long, requires = "temperature")]
     seed: Option<u64>,
 
-    /// The client's nonce, lower-case hex of at most 16 bytes [default: random]
-    #[arg(long, value_name = "HEX")]
+    /// The client's nonce, lower-case hex of 1 to 16 bytes [default: random]
+    #[arg(long, value_name = "HEX", value_parser = argument::nonce)]
     nonce: Option<String>,
 
     /// Log to append to (made by `lastbit log init`); without it nothing is recorded
@@ -125,17 +130,19 @@ struct Place {
 /// Runs the verb.
 pub fn run(args: Args) -> anyhow::Result<Outcome> {
     let prompts = prompts(&args)?;
-    if args.batch == 0 {
-        bail!("--batch 0 serves nothing; give at least 1");
-    }
+    let size = args.batch as usize;
     let model = Arc::new(source::model(args.model.as_deref())?);
+    // Whatever can be refused is refused before the log is touched.
+    let requests = prompts
+        .iter()
+        .map(|p| request(&args, &model, &p.text).with_context(|| p.from.clone()))
+        .collect::<anyhow::Result<Vec<_>>>()?;
+    let mut engine = engine(&args, &model, &requests)?;
+    let identity = Identity::of(&engine)?;
     let mut log = match (&args.log, &args.key) {
         (Some(dir), Some(key)) => Some(open_log(dir, source::private_key(key)?)?),
         _ => None,
     };
-    let requests = prompts.iter().map(|text| request(&args, &model, text)).collect::<anyhow::Result<Vec<_>>>()?;
-    let mut engine = engine(&args, &model, &requests)?;
-    let identity = Identity::of(&engine)?;
     let nonce = match &args.nonce {
         Some(nonce) => nonce.clone(),
         None => random_nonce()?,
@@ -149,8 +156,8 @@ pub fn run(args: Args) -> anyhow::Result<Outcome> {
     };
     let bar = progress(requests.len() as u64, "requests");
     let mut first_step = 0;
-    for (number, batch) in requests.chunks(args.batch).enumerate() {
-        let texts = &prompts[number * args.batch..];
+    for (number, batch) in requests.chunks(size).enumerate() {
+        let texts = &prompts[number * size..];
         let (ids, outcomes, place) = match &mut log {
             None => {
                 let options = BatchOptions { chunk: args.chunk, observe: Observe::TOKENS };
@@ -163,15 +170,17 @@ pub fn run(args: Args) -> anyhow::Result<Outcome> {
                 let started = now_unix_us();
                 let mut journal = operate::journal(&engine, log, &declared, args.evidence, first_step);
                 let options = BatchOptions { chunk: args.chunk, observe: args.evidence.observe() };
-                let outcomes = generate(&mut engine, &served, &options, &mut journal)?;
+                let before = || format!("batch {number} (those before it are in the log)");
+                let outcomes = generate(&mut engine, &served, &options, &mut journal).with_context(before)?;
                 first_step += journal.steps().len() as u64;
-                let (ack, _) = operate::commit(log, journal, &identity, &declared, &outcomes, started)?;
+                let committed = operate::commit(log, journal, &identity, &declared, &outcomes, started);
+                let (ack, _) = committed.with_context(before)?;
                 let place = Place { index: ack.index, digest: ack.record.to_string() };
                 (declared.iter().map(|(a, _)| a.id.clone()).collect(), outcomes, Some(place))
             }
         };
-        for (((id, request), outcome), text) in ids.into_iter().zip(batch).zip(&outcomes).zip(texts) {
-            report.responses.push(response(&model, id, text, request, outcome, place.clone())?);
+        for (((id, request), outcome), prompt) in ids.into_iter().zip(batch).zip(&outcomes).zip(texts) {
+            report.responses.push(response(&model, id, &prompt.text, request, outcome, place.clone())?);
         }
         bar.inc(batch.len() as u64);
         if !args.format.json {
@@ -179,15 +188,31 @@ pub fn run(args: Args) -> anyhow::Result<Outcome> {
         }
     }
     bar.finish_and_clear();
-    args.format.print(&report, || {})?;
+    if args.format.json {
+        args.format.print(&report, |_| Ok(()))?;
+    }
     Ok(Outcome::AllMatch)
 }
 
-fn prompts(args: &Args) -> anyhow::Result<Vec<String>> {
-    let mut prompts = args.prompt.clone();
+/// A prompt and where it comes from, for messages.
+struct Prompt {
+    text: String,
+    from: String,
+}
+
+fn prompts(args: &Args) -> anyhow::Result<Vec<Prompt>> {
+    let given = (1..).zip(&args.prompt).map(|(n, text)| Prompt { text: text.clone(), from: format!("--prompt {n}") });
+    let mut prompts: Vec<Prompt> = given.collect();
     if let Some(path) = &args.prompts {
-        let text = std::fs::read_to_string(path).with_context(|| format!("reading prompts from {}", path.display()))?;
-        prompts.extend(text.lines().filter(|l| !l.trim().is_empty()).map(ToOwned::to_owned));
+        let text = source::text(path, source::MAX_PROMPTS)?;
+        let lines = (1..).zip(text.lines()).filter(|(_, line)| !line.trim().is_empty());
+        let before = prompts.len();
+        prompts.extend(
+            lines.map(|(n, line)| Prompt { text: line.to_owned(), from: format!("{}, line {n}", path.display()) }),
+        );
+        if prompts.len() == before {
+            bail!("{} holds no prompt", path.display());
+        }
     }
     if prompts.is_empty() {
         bail!("nothing to do: give --prompt TEXT or --prompts FILE");
@@ -196,15 +221,16 @@ fn prompts(args: &Args) -> anyhow::Result<Vec<String>> {
 }
 
 fn open_log(dir: &std::path::Path, key: PrivateKey) -> anyhow::Result<Log> {
+    source::log_folder(dir)?;
     let (log, recovery) = Log::open(dir, key).with_context(|| format!("opening the log in {}", dir.display()))?;
     if recovery.adopted > 0 {
-        eprintln!(
-            "lastbit: {} complete but unacknowledged records were found and are acknowledged now",
+        output::note(format_args!(
+            "{} complete but unacknowledged records were found and are acknowledged now",
             recovery.adopted
-        );
+        ));
     }
     if let Some((bytes, aside)) = recovery.torn {
-        eprintln!("lastbit: {bytes} bytes of a half-written entry were moved to {}", aside.display());
+        output::note(format_args!("{bytes} bytes of a half-written entry were moved to {}", aside.display()));
     }
     Ok(log)
 }
@@ -219,17 +245,17 @@ fn request(args: &Args, model: &Model, text: &str) -> anyhow::Result<Request> {
             Sampling::Seeded(Seeded { temperature, top_k: args.top_k, top_p: args.top_p, seed: args.seed.unwrap_or(0) })
         }
     };
-    Ok(Request {
-        prompt: model.tokenizer.encode(text)?,
-        max_new_tokens: args.max_new_tokens,
-        sampling,
-        stop: model.config.eos.clone(),
-    })
+    let prompt = model.tokenizer.encode(text)?;
+    let (positions, most) = (prompt.len() as u64 + u64::from(args.max_new_tokens) - 1, model.config.max_positions);
+    if positions > u64::from(most) {
+        bail!("a prompt of {} tokens may reach {positions} positions; the model has {most}", prompt.len());
+    }
+    Ok(Request { prompt, max_new_tokens: args.max_new_tokens, sampling, stop: model.config.eos.clone() })
 }
 
 fn engine(args: &Args, model: &Arc<Model>, requests: &[Request]) -> anyhow::Result<Engine> {
     let longest = requests.iter().map(|r| r.prompt.len() as u32 + r.max_new_tokens).max().unwrap_or(1);
-    let slots = u32::try_from(args.batch.min(requests.len())).context("--batch")?;
+    let slots = u32::try_from((args.batch as usize).min(requests.len())).context("--batch")?;
     let limits = Limits { slots, pages: pages_for(slots, longest), ..Limits::default() };
     let device = Box::new(args.emulation.device(&args.profile)?);
     Ok(Engine::new(model.clone(), device, args.mode, limits)?)
@@ -275,14 +301,15 @@ fn response(
 
 /// A batch as soon as it is done; an acknowledgement is only ever printed for what is on disk.
 fn print_batch(responses: &[Response], place: Option<&Place>) -> anyhow::Result<()> {
-    let mut out = std::io::stdout().lock();
-    for r in responses {
-        writeln!(out, "[{}] {}\u{2502}{}\n", r.id, r.prompt, r.text)?;
-    }
-    if let Some(place) = place {
-        writeln!(out, "acknowledged: record {} {}", place.index, place.digest)?;
-    }
-    Ok(out.flush()?)
+    output::write(|out| {
+        for r in responses {
+            writeln!(out, "[{}] {}\u{2502}{}\n", r.id, r.prompt, r.text)?;
+        }
+        if let Some(place) = place {
+            writeln!(out, "acknowledged: record {} {}", place.index, place.digest)?;
+        }
+        Ok(())
+    })
 }
 
 fn random_nonce() -> anyhow::Result<String> {

@@ -2,12 +2,13 @@
 
 use std::path::PathBuf;
 
-use anyhow::Context as _;
 use record::log::{Directory, Expect, verify};
-use record::{Log, PrivateKey, PublicKey};
+use record::{Log, LogRefusal};
 use serde::Serialize;
 
-use crate::output::{Format, Outcome};
+use crate::argument;
+use crate::output::{EXIT_CODES, Format, Outcome};
+use crate::source;
 
 /// Options.
 #[derive(clap::Args)]
@@ -21,6 +22,7 @@ enum Verb {
     /// Create an empty log; nothing else ever creates one
     Init(InitArgs),
     /// Check signatures, hash chain, checkpoint and record files, without replaying
+    #[command(after_help = EXIT_CODES)]
     Verify(VerifyArgs),
 }
 
@@ -30,7 +32,7 @@ struct InitArgs {
     dir: PathBuf,
 
     /// Name of the log, unique to it: for example `example.org/eu-1`
-    #[arg(long)]
+    #[arg(long, value_parser = argument::origin)]
     origin: String,
 
     /// Private key that signs the log (made by `lastbit keygen`)
@@ -69,6 +71,8 @@ struct Verified {
     acknowledged: u64,
     unacknowledged: u64,
     head: Option<String>,
+    /// Stable name of the reason.
+    reason: Option<&'static str>,
     refusal: Option<String>,
 }
 
@@ -76,11 +80,12 @@ struct Verified {
 pub fn run(args: Args) -> anyhow::Result<Outcome> {
     match args.verb {
         Verb::Init(args) => {
-            let key = PrivateKey::read(&args.key).with_context(|| format!("reading {}", args.key.display()))?;
+            let key = source::private_key(&args.key)?;
             Log::init(&args.dir, &args.origin, &key)?;
             let created = Created { schema: "lastbit/log-init/v1", log: args.dir, origin: args.origin };
-            args.format
-                .print(&created, || println!("{} is an empty log named {}", created.log.display(), created.origin))?;
+            args.format.print(&created, |out| {
+                writeln!(out, "{} is an empty log named {}", created.log.display(), created.origin)
+            })?;
             Ok(Outcome::AllMatch)
         }
         Verb::Verify(args) => check(args),
@@ -88,7 +93,8 @@ pub fn run(args: Args) -> anyhow::Result<Outcome> {
 }
 
 fn check(args: VerifyArgs) -> anyhow::Result<Outcome> {
-    let key = PublicKey::read(&args.key).with_context(|| format!("reading {}", args.key.display()))?;
+    source::log_folder(&args.dir)?;
+    let key = source::public_key(&args.key)?;
     let directory = Directory::new(&args.dir);
     let result = verify(&directory, &key, &Expect::default()).and_then(|log| {
         // A record file may be damaged although the log is not.
@@ -103,6 +109,7 @@ fn check(args: VerifyArgs) -> anyhow::Result<Outcome> {
             acknowledged: log.checkpoint.size,
             unacknowledged: log.unacknowledged(),
             head: Some(log.checkpoint.chain.to_string()),
+            reason: None,
             refusal: None,
         },
         Err(refusal) => Verified {
@@ -112,11 +119,13 @@ fn check(args: VerifyArgs) -> anyhow::Result<Outcome> {
             acknowledged: 0,
             unacknowledged: 0,
             head: None,
+            reason: Some(refusal.code()),
             refusal: Some(refusal.to_string()),
         },
     };
-    args.format.print(&report, || match &result {
-        Ok(log) => println!(
+    args.format.print(&report, |out| match &result {
+        Ok(log) => writeln!(
+            out,
             "{}: {} acknowledged records verify{}; chain head {}",
             log.checkpoint.origin,
             log.checkpoint.size,
@@ -126,7 +135,16 @@ fn check(args: VerifyArgs) -> anyhow::Result<Outcome> {
             },
             log.checkpoint.chain
         ),
-        Err(refusal) => println!("refused: {refusal}"),
+        Err(refusal) => writeln!(out, "refused: {}: {refusal}", refusal.code()),
     })?;
-    Ok(if report.verified { Outcome::AllMatch } else { Outcome::CouldNotTell })
+    Ok(outcome(result.as_ref().err()))
+}
+
+/// A refusal that says nothing about the log's keeper is not held against them.
+fn outcome(refusal: Option<&LogRefusal>) -> Outcome {
+    match refusal {
+        None => Outcome::AllMatch,
+        Some(refusal) if refusal.is_finding() => Outcome::SomethingDiffers,
+        Some(_) => Outcome::CouldNotTell,
+    }
 }

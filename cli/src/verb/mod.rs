@@ -8,14 +8,16 @@ mod keygen;
 mod log;
 mod model;
 mod mufu;
+mod report;
 
 use crate::demo;
-use crate::output::Outcome;
+use crate::output::{EXIT_CODES, Outcome};
 
 /// Everything `lastbit` does.
 #[derive(clap::Subcommand)]
 pub enum Verb {
     /// Re-compute a log bit for bit, say what differs and why, and write a signed report
+    #[command(after_help = EXIT_CODES)]
     Audit(audit::Args),
     /// Judge the emulator's arithmetic by vector files
     Conformance(conformance::Args),
@@ -24,6 +26,7 @@ pub enum Verb {
     /// Check that this build, on this machine, is fit to audit
     Doctor(doctor::Args),
     /// Audit a log and explain each finding in words: first difference, growth, cause, what else would fit
+    #[command(after_help = EXIT_CODES)]
     Explain(audit::ExplainArgs),
     /// Serve prompts on the emulated device, and log what was served
     Generate(generate::Args),
@@ -35,6 +38,8 @@ pub enum Verb {
     Model(model::Args),
     /// Fit or show the special function unit's coefficients
     Mufu(mufu::Args),
+    /// Check a signed report, or draw its page again from the signed bytes
+    Report(report::Args),
 }
 
 impl Verb {
@@ -51,6 +56,7 @@ impl Verb {
             Verb::Log(args) => log::run(args),
             Verb::Model(args) => model::run(args),
             Verb::Mufu(args) => mufu::run(args),
+            Verb::Report(args) => report::run(args),
         }
     }
 }

@@ -91,10 +91,11 @@ pub fn run(args: Args) -> anyhow::Result<Outcome> {
             .map(|f| File { path: f.path.clone(), bytes: f.size, sha256: f.sha256.to_string() })
             .collect(),
     };
-    args.format.print(&info, || {
-        println!("{}  ({} parameters)", info.name, info.parameters);
-        println!("  identity     {}", info.model_digest);
-        println!(
+    args.format.print(&info, |out| {
+        writeln!(out, "{}  ({} parameters)", info.name, info.parameters)?;
+        writeln!(out, "  identity     {}", info.model_digest)?;
+        writeln!(
+            out,
             "  dimensions   {} layers, hidden {}, ffn {}, {} query and {} KV heads of {}, vocabulary {}, {} positions",
             info.layers,
             info.hidden,
@@ -104,16 +105,18 @@ pub fn run(args: Args) -> anyhow::Result<Outcome> {
             info.head_dim,
             info.vocab_size,
             info.max_positions
-        );
-        println!(
+        )?;
+        writeln!(
+            out,
             "  numbers      stored as {}, computed as {} (rounded to nearest even where they differ){}",
             info.stored_as.join(", "),
             info.computed_as,
             if info.tied_head { "; the LM head is the embedding" } else { "" }
-        );
+        )?;
         for file in &info.files {
-            println!("  {:<28} {:>12} bytes  {}", file.path, file.bytes, file.sha256);
+            writeln!(out, "  {:<28} {:>12} bytes  {}", file.path, file.bytes, file.sha256)?;
         }
+        Ok(())
     })?;
     Ok(Outcome::AllMatch)
 }

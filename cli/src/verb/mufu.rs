@@ -1,7 +1,7 @@
 //! `lastbit mufu`: the special function unit's coefficients, fitted from dumps and shown.
 
 use std::collections::BTreeMap;
-use std::io::Read as _;
+use std::io::{self, Read as _, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
@@ -103,8 +103,11 @@ impl FitRow {
 }
 
 fn fit(args: FitArgs) -> anyhow::Result<Outcome> {
-    let dumps = read_dumps(&args.dumps)?;
+    if let Some(out) = &args.out {
+        source::free(out)?;
+    }
     let samples = args.samples.as_deref().map(read_samples).transpose()?.unwrap_or_default();
+    let dumps = read_dumps(&args.dumps)?;
     let report = fit_all(&dumps, &samples)?;
     let functions: Vec<FitRow> = report.functions.iter().map(FitRow::new).collect();
     if let Some(out) = &args.out {
@@ -117,7 +120,7 @@ fn fit(args: FitArgs) -> anyhow::Result<Outcome> {
         profile: args.out,
         functions,
     };
-    args.format.print(&result, || {
+    args.format.print(&result, |out| {
         let mut t = table(["function", "segments", "outputs", "reproduced", "triples that fit"]);
         for f in &result.functions {
             let reproduced = if f.fits {
@@ -140,15 +143,19 @@ fn fit(args: FitArgs) -> anyhow::Result<Outcome> {
                 Cell::new(triples),
             ]);
         }
-        println!("{t}");
-        println!(
+        writeln!(out, "{t}")?;
+        writeln!(
+            out,
             "\nThe profile is {} the one inside this binary.",
             if result.same_as_built_in { "identical to" } else { "different from" }
-        );
+        )
     })?;
     let all = result.functions.iter().all(|f| f.fits);
     Ok(if all { Outcome::AllMatch } else { Outcome::SomethingDiffers })
 }
+
+/// One byte more than the largest dump: anything longer is refused by its length, unread.
+const MAX_DUMP: u64 = 4 * mufu::fit::BINADE as u64 + 1;
 
 fn read_dumps(folder: &Path) -> anyhow::Result<Vec<Dump>> {
     let mut found = BTreeMap::new();
@@ -159,13 +166,11 @@ fn read_dumps(folder: &Path) -> anyhow::Result<Vec<Dump>> {
         let Some(stem) = name.strip_suffix(".ulp.xz").or_else(|| name.strip_suffix(".ulp")) else {
             continue;
         };
-        let mut bytes = std::fs::read(&path).with_context(|| format!("reading {}", path.display()))?;
+        let mut bytes = source::file(&path, MAX_DUMP)?;
         if name.ends_with(".xz") {
-            // One byte more than the largest dump: anything longer is refused by its length, unread.
-            let most = 4 * mufu::fit::BINADE as u64 + 1;
             let mut plain = Vec::new();
             lzma_rust2::XzReader::new(bytes.as_slice(), true)
-                .take(most)
+                .take(MAX_DUMP)
                 .read_to_end(&mut plain)
                 .with_context(|| format!("decompressing {}", path.display()))?;
             bytes = plain;
@@ -177,11 +182,12 @@ fn read_dumps(folder: &Path) -> anyhow::Result<Vec<Dump>> {
     if found.is_empty() {
         bail!("{} holds no .ulp or .ulp.xz file", folder.display());
     }
-    Ok(found.iter().map(|(stem, bytes)| Dump::from_corrections(stem, bytes)).collect::<Result<_, _>>()?)
+    let dumps = found.iter().map(|(stem, bytes)| Dump::from_corrections(stem, bytes));
+    dumps.collect::<Result<_, _>>().with_context(|| format!("reading dumps from {}", folder.display()))
 }
 
 fn read_samples(path: &Path) -> anyhow::Result<Vec<(Function, u32, u32)>> {
-    let text = std::fs::read_to_string(path).with_context(|| format!("reading {}", path.display()))?;
+    let text = source::text(path, source::MAX_TEXT)?;
     let mut lines = text.lines().enumerate();
     let (_, header) = lines.next().with_context(|| format!("{} is empty", path.display()))?;
     // Columns of functions without a model are passed over; the operand must come first.
@@ -232,7 +238,7 @@ fn show(args: ShowArgs) -> anyhow::Result<Outcome> {
     let own;
     let tables = match &args.profile {
         Some(path) => {
-            let text = std::fs::read_to_string(path).with_context(|| format!("reading {}", path.display()))?;
+            let text = source::text(path, source::MAX_TEXT)?;
             own = MufuTables::parse(&text).with_context(|| format!("reading {}", path.display()))?;
             &own
         }
@@ -263,23 +269,25 @@ fn show(args: ShowArgs) -> anyhow::Result<Outcome> {
             })
             .collect(),
     };
-    args.format.print(&shown, || {
-        if shown.values.is_empty() {
-            let mut t = table(["function", "segments", "evidence"]);
-            for f in &shown.functions {
-                let segments = f.segments.map_or_else(|| "-".to_owned(), |n| n.to_string());
-                t.add_row([Cell::new(f.function), Cell::new(segments), Cell::new(&f.note)]);
-            }
-            println!("{t}");
-        } else {
-            let mut t = table(["x", "RCP", "RSQ", "EX2", "LG2"]);
-            for v in &shown.values {
-                t.add_row([&v.x, &v.rcp, &v.rsq, &v.ex2, &v.lg2]);
-            }
-            println!("{t}");
-        }
-    })?;
+    args.format.print(&shown, |out| show_text(out, &shown))?;
     Ok(Outcome::AllMatch)
+}
+
+fn show_text(out: &mut dyn Write, shown: &Shown) -> io::Result<()> {
+    if shown.values.is_empty() {
+        let mut t = table(["function", "segments", "evidence"]);
+        for f in &shown.functions {
+            let segments = f.segments.map_or_else(|| "-".to_owned(), |n| n.to_string());
+            t.add_row([Cell::new(f.function), Cell::new(segments), Cell::new(&f.note)]);
+        }
+        writeln!(out, "{t}")
+    } else {
+        let mut t = table(["x", "RCP", "RSQ", "EX2", "LG2"]);
+        for v in &shown.values {
+            t.add_row([&v.x, &v.rcp, &v.rsq, &v.ex2, &v.lg2]);
+        }
+        writeln!(out, "{t}")
+    }
 }
 
 /// How well a modelled function is established (specifications, sections 6.1 and 2.2).

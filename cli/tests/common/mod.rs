@@ -1,7 +1,8 @@
 //! Driving the binary as a stranger would.
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
@@ -17,6 +18,41 @@ pub fn run(args: &[&str]) -> (i32, String, String) {
     let Output { status, stdout, stderr } = lastbit(args).output().expect("the binary runs");
     let text = |bytes| String::from_utf8(bytes).expect("output is UTF-8");
     (status.code().expect("it exits"), text(stdout), text(stderr))
+}
+
+/// Runs it on input that may make it hang or read without end: memory is limited, and it is ended and the test failed if it goes on for minutes.
+#[allow(dead_code, reason = "each test file uses its own part of the bench")]
+pub fn run_bounded(args: &[&str]) -> (i32, String, String) {
+    let mut child = Command::new("sh")
+        .args(["-c", "ulimit -v 8000000; exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_lastbit")])
+        .args(args)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the binary runs");
+    let read = |mut from: Box<dyn std::io::Read + Send>| {
+        std::thread::spawn(move || {
+            let mut text = String::new();
+            from.read_to_string(&mut text).expect("output is UTF-8");
+            text
+        })
+    };
+    let out = read(Box::new(child.stdout.take().expect("piped")));
+    let err = read(Box::new(child.stderr.take().expect("piped")));
+    let patience = Instant::now() + Duration::from_secs(180);
+    let status = loop {
+        match child.try_wait().expect("a child") {
+            Some(status) => break status,
+            None if Instant::now() > patience => {
+                child.kill().expect("a child");
+                panic!("{args:?} does not end");
+            }
+            None => std::thread::sleep(Duration::from_millis(5)),
+        }
+    };
+    let (out, err) = (out.join().expect("output"), err.join().expect("output"));
+    (status.code().unwrap_or_else(|| panic!("{args:?} was ended by a signal: {err}")), out, err)
 }
 
 /// Runs it, expects this exit code, and reads its JSON.

@@ -24,6 +24,11 @@ pub struct ModelFiles {
     files: BTreeMap<String, Vec<u8>>,
 }
 
+/// Most bytes of one file of weights.
+const MAX_WEIGHTS: u64 = 1 << 37;
+/// Most bytes of a JSON file of a model; large tokenizers have tens of megabytes.
+const MAX_JSON: u64 = 1 << 28;
+
 /// Files read when present; all but the weights, which the index may name.
 const SMALL_FILES: &[(&str, bool)] = &[
     ("config.json", true),
@@ -45,24 +50,25 @@ impl ModelFiles {
     /// Reads a Hugging Face model folder: one `model.safetensors`, or the shards its index names.
     ///
     /// # Errors
-    /// [`Error::Read`] for a file that must exist and does not, [`Error::Json`] for a bad index.
+    /// [`Error::Read`] for a file that must exist and does not, is no regular file, or has more than 256 MiB (JSON) or 128 GiB (weights);
+    /// [`Error::Json`] for a bad index.
     pub fn read(folder: &Path) -> Result<Self> {
         let mut files = BTreeMap::new();
         for (name, required) in SMALL_FILES {
             let path = folder.join(name);
             if *required || path.exists() {
-                files.insert((*name).to_owned(), read(&path)?);
+                files.insert((*name).to_owned(), read(&path, MAX_JSON)?);
             }
         }
         let index = folder.join(INDEX);
         if index.exists() {
-            let text = read(&index)?;
+            let text = read(&index, MAX_JSON)?;
             for shard in shards(&text)? {
-                files.insert(shard.clone(), read(&folder.join(&shard))?);
+                files.insert(shard.clone(), read(&folder.join(&shard), MAX_WEIGHTS)?);
             }
             files.insert(INDEX.to_owned(), text);
         } else {
-            files.insert(WEIGHTS.to_owned(), read(&folder.join(WEIGHTS))?);
+            files.insert(WEIGHTS.to_owned(), read(&folder.join(WEIGHTS), MAX_WEIGHTS)?);
         }
         Ok(Self { files })
     }
@@ -110,8 +116,8 @@ impl ModelFiles {
     }
 }
 
-fn read(path: &Path) -> Result<Vec<u8>> {
-    std::fs::read(path).map_err(|source| Error::Read { path: path.to_owned(), source })
+fn read(path: &Path, max: u64) -> Result<Vec<u8>> {
+    record::file::read(path, max).map_err(|source| Error::Read { path: path.to_owned(), source })
 }
 
 /// File names of an index, each once, sorted. A name with a path in it is refused: an index is untrusted input.

@@ -17,7 +17,12 @@ pub(super) fn sync_dir(dir: &Path) -> io::Result<()> {
 /// Writes `path` so that a reader, or a crash at any moment, sees the old file or the new one and nothing between.
 pub(super) fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let tmp = path.with_extension("tmp");
-    let mut file = File::create(&tmp)?;
+    // What a crash left under this name goes; and nothing that someone put there is written through.
+    match fs::remove_file(&tmp) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let mut file = File::create_new(&tmp)?;
     file.write_all(bytes)?;
     file.sync_all()?;
     drop(file);

@@ -25,7 +25,7 @@ mod writer;
 pub use checkpoint::Checkpoint;
 pub use entry::{EntryHeader, MAX_ENTRY_BYTES};
 pub use refusal::LogRefusal;
-pub use source::{Directory, Memory, Source};
+pub use source::{Directory, MAX_CHECKPOINT_BYTES, Memory, Source};
 pub use verify::{Expect, VerifiedEntry, VerifiedLog, verify};
 pub use writer::{Ack, Log, Next, Recovery};
 

@@ -206,7 +206,32 @@ pub enum LogRefusal {
     },
 }
 
+/// Codes of the refusals that say nothing about the log's keeper. Before a checkpoint has verified under the reader's key, nothing shows that
+/// key and log belong together; the others are the reader's own question, the reader's age, or what a crash leaves.
+const NO_FINDING: [&str; 7] = [
+    "unreadable",
+    "checkpoint-malformed",
+    "checkpoint-re-signed",
+    "wrong-origin",
+    "unknown-version",
+    "no-such-entry",
+    "torn-tail",
+];
+
 impl LogRefusal {
+    /// Is this a finding against whoever kept or carried the log? If not, nothing can be told: the reader may have the wrong key, origin or
+    /// folder, a reader of a later version may be needed, or a writer may have died.
+    #[must_use]
+    pub fn is_finding(&self) -> bool {
+        Self::code_is_finding(self.code())
+    }
+
+    /// [`LogRefusal::is_finding`] for the stable name of a reason. A name that is not known here counts as a finding.
+    #[must_use]
+    pub fn code_is_finding(code: &str) -> bool {
+        !NO_FINDING.contains(&code)
+    }
+
     /// The stable name of the reason, for reports and test vectors.
     #[must_use]
     pub fn code(&self) -> &'static str {
@@ -240,5 +265,36 @@ impl LogRefusal {
             Self::ContradictsPin { .. } => "contradicts-pin",
             Self::ContradictsReceipt { .. } => "contradicts-receipt",
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_contradicts_the_trusted_key_is_a_finding() {
+        let findings = [
+            LogRefusal::CheckpointAltered,
+            LogRefusal::Altered { index: 0 },
+            LogRefusal::Truncated { entries: 1, size: 2 },
+            LogRefusal::RolledBack { size: 1, pinned: 2 },
+        ];
+        assert!(findings.iter().all(LogRefusal::is_finding));
+        let none = [
+            LogRefusal::Unreadable { what: "checkpoint", source: io::ErrorKind::NotFound.into() },
+            LogRefusal::CheckpointMalformed,
+            LogRefusal::CheckpointReSigned,
+            LogRefusal::WrongOrigin { expected: "a".into(), found: "b".into() },
+            LogRefusal::UnknownVersion { index: 0, found: "v9".into() },
+            LogRefusal::NoSuchEntry { index: 0 },
+            LogRefusal::TornTail { bytes: 1 },
+        ];
+        assert_eq!(none.each_ref().map(LogRefusal::code), {
+            let mut codes = NO_FINDING;
+            codes.sort_by_key(|code| none.iter().position(|r| r.code() == *code));
+            codes
+        });
+        assert!(!none.iter().any(LogRefusal::is_finding));
     }
 }

@@ -1,23 +1,29 @@
 //! Where a log is read from: a directory, or memory (bundles, tests).
 
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::{self, BufRead, BufReader, Read};
+use std::io::{self, BufRead, BufReader};
 use std::path::{Path, PathBuf};
 
 use crate::container::HEADER_BYTES;
 use crate::digest::Digest;
+use crate::file;
 use crate::inference::MAX_RECORD_BYTES;
 
 /// Most bytes a checkpoint may have: room for many witness signatures.
-const MAX_CHECKPOINT_BYTES: u64 = 1 << 16;
+pub const MAX_CHECKPOINT_BYTES: u64 = 1 << 16;
+
+/// Most bytes a record file may have.
+const MAX_RECORD_FILE: u64 = (MAX_RECORD_BYTES + HEADER_BYTES) as u64;
+
+/// Most bytes of entries that [`Memory::load`] holds. A directory's are read line by line and have no limit as a whole.
+const MAX_LOADED_ENTRIES: u64 = 1 << 32;
 
 /// The parts of a log. Nothing in it is trusted.
 pub trait Source {
     /// The bytes of the checkpoint.
     ///
     /// # Errors
-    /// The system's.
+    /// The system's, naming the file.
     fn checkpoint(&self) -> io::Result<Vec<u8>>;
 
     /// The lines of entries.
@@ -83,29 +89,25 @@ impl Directory {
 
 impl Source for Directory {
     fn checkpoint(&self) -> io::Result<Vec<u8>> {
-        read_capped(&self.checkpoint_path(), MAX_CHECKPOINT_BYTES)
+        named(&self.checkpoint_path(), MAX_CHECKPOINT_BYTES)
     }
 
     fn entries(&self) -> io::Result<Box<dyn BufRead + '_>> {
-        Ok(Box::new(BufReader::new(File::open(self.entries_path())?)))
+        let path = self.entries_path();
+        Ok(Box::new(BufReader::new(file::open(&path, u64::MAX).map_err(file::name(&path))?)))
     }
 
     fn record(&self, digest: &Digest) -> io::Result<Option<Vec<u8>>> {
-        match read_capped(&self.record_path(digest), (MAX_RECORD_BYTES + HEADER_BYTES) as u64) {
+        match named(&self.record_path(digest), MAX_RECORD_FILE) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             other => other.map(Some),
         }
     }
 }
 
-/// Reads a file of at most `max` bytes.
-pub(crate) fn read_capped(path: &Path, max: u64) -> io::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    let read = File::open(path)?.take(max + 1).read_to_end(&mut bytes)?;
-    if read as u64 > max {
-        return Err(io::Error::new(io::ErrorKind::FileTooLarge, format!("more than {max} bytes")));
-    }
-    Ok(bytes)
+/// Reads a file of at most `max` bytes; errors name it.
+fn named(path: &Path, max: u64) -> io::Result<Vec<u8>> {
+    file::read(path, max).map_err(file::name(path))
 }
 
 /// A log in memory.
@@ -133,9 +135,10 @@ impl Memory {
             }
             let digest = path.file_stem().and_then(|stem| format!("sha256:{}", stem.to_str()?).parse().ok());
             let digest: Digest = digest.ok_or(io::ErrorKind::InvalidData)?;
-            records.insert(digest, read_capped(&path, (MAX_RECORD_BYTES + HEADER_BYTES) as u64)?);
+            records.insert(digest, named(&path, MAX_RECORD_FILE)?);
         }
-        Ok(Self { checkpoint: directory.checkpoint()?, entries: std::fs::read(directory.entries_path())?, records })
+        let entries = named(&directory.entries_path(), MAX_LOADED_ENTRIES)?;
+        Ok(Self { checkpoint: directory.checkpoint()?, entries, records })
     }
 }
 

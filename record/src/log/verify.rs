@@ -107,6 +107,10 @@ pub fn verify<'a>(
 }
 
 fn check_pins(walker: &Walker<'_>, expect: &Expect<'_>) -> Result<(), LogRefusal> {
+    // Another log's checkpoint says nothing about this one.
+    if let Some(pin) = expect.checkpoint.filter(|pin| pin.origin != walker.origin) {
+        return Err(LogRefusal::WrongOrigin { expected: pin.origin.clone(), found: walker.origin.clone() });
+    }
     let size = walker.index;
     let receipts = expect.receipts.iter().map(|receipt| receipt.log.index.saturating_add(1));
     let seen = expect.checkpoint.iter().map(|checkpoint| checkpoint.size).chain(receipts).max();
@@ -114,7 +118,7 @@ fn check_pins(walker: &Walker<'_>, expect: &Expect<'_>) -> Result<(), LogRefusal
         return Err(LogRefusal::RolledBack { size, pinned });
     }
     if let Some(pin) = expect.checkpoint
-        && (pin.origin != walker.origin || walker.tree.root_at(pin.size).ok() != Some(pin.root))
+        && walker.tree.root_at(pin.size).ok() != Some(pin.root)
     {
         return Err(LogRefusal::ContradictsPin { pinned: pin.size });
     }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use super::entry::{self, EntryHeader};
 use super::verify::{Line, VerifiedEntry, Walker, lines};
-use super::{Checkpoint, Directory, LogRefusal, MAX_ORIGIN_BYTES, Source, durable};
+use super::{Checkpoint, Directory, LogRefusal, MAX_CHECKPOINT_BYTES, MAX_ORIGIN_BYTES, durable};
 use crate::commit;
 use crate::digest::Digest;
 use crate::evidence::Evidence;
@@ -14,7 +14,7 @@ use crate::inference::{Link, Record};
 use crate::key::PrivateKey;
 use crate::merkle::Tree;
 use crate::receipt::{Level, Receipt};
-use crate::{Error, note, replay};
+use crate::{Error, file, note, replay};
 
 /// A log that is open for writing. Holds the directory's lock until dropped.
 pub struct Log {
@@ -117,7 +117,8 @@ impl Log {
         }
         let lock = lock(&dir.join("lock"))?;
         let trusted = key.public();
-        let bytes = directory.checkpoint().map_err(Error::io(&directory.checkpoint_path()))?;
+        let path = directory.checkpoint_path();
+        let bytes = file::read(&path, MAX_CHECKPOINT_BYTES).map_err(Error::io(&path))?;
         let checkpoint = Checkpoint::verify(&bytes, &trusted)?;
         let mut walker = Walker::new(&checkpoint.origin, &trusted);
         let length = walk(&mut walker, &directory, checkpoint.size)?;
@@ -277,7 +278,8 @@ impl Log {
 }
 
 fn lock(path: &Path) -> Result<File, Error> {
-    // The file was made with the log. Were it created here, a missing one would mean two locks.
+    // The file was made with the log. Were it created here, a missing one would mean two locks. A pipe would make opening wait.
+    file::check_regular(path).map_err(Error::io(path))?;
     let file = OpenOptions::new().write(true).open(path).map_err(Error::io(path))?;
     match file.try_lock() {
         Ok(()) => Ok(file),

@@ -1,0 +1,111 @@
+//! Arguments that can be judged before anything is read: each is checked while the command line is parsed.
+
+use emulator::profile::Profile;
+use record::log::MAX_ORIGIN_BYTES;
+
+/// Most threads of the emulated device.
+pub const MAX_THREADS: u32 = 1024;
+/// Most unreported rows that are looked for in a step: twice what the engine puts into one.
+pub const MAX_EXTRA_ROWS: u32 = 4096;
+/// Most splits of a kernel that are looked for.
+pub const MAX_SPLITS: u32 = 256;
+/// Most other seeds that are looked for.
+pub const MAX_SEEDS: u32 = 1 << 20;
+
+/// A whole number in a range.
+pub fn count(min: u32, max: u32) -> impl Fn(&str) -> Result<u32, String> + Clone + Send + Sync + 'static {
+    move |text| match text.parse() {
+        Ok(n) if (min..=max).contains(&n) => Ok(n),
+        _ => Err(format!("a whole number from {min} to {max} is wanted")),
+    }
+}
+
+/// A nonce as records carry it: lower-case hex of 1 to 16 bytes.
+pub fn nonce(text: &str) -> Result<String, String> {
+    let digits = text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
+    if digits && (2..=32).contains(&text.len()) && text.len().is_multiple_of(2) {
+        Ok(text.to_owned())
+    } else {
+        Err("a nonce is lower-case hex of 1 to 16 bytes (2 to 32 digits, an even number)".to_owned())
+    }
+}
+
+/// A sampling temperature.
+pub fn temperature(text: &str) -> Result<f32, String> {
+    match text.parse::<f32>() {
+        Ok(t) if t.is_finite() && t > 0.0 => Ok(t),
+        _ => Err("a temperature is a finite number above 0; leave it out for greedy choice".to_owned()),
+    }
+}
+
+/// A probability to keep.
+pub fn top_p(text: &str) -> Result<f32, String> {
+    match text.parse::<f32>() {
+        Ok(p) if p > 0.0 && p <= 1.0 => Ok(p),
+        _ => Err("a number above 0 and at most 1 is wanted".to_owned()),
+    }
+}
+
+/// The name of a log.
+pub fn origin(text: &str) -> Result<String, String> {
+    if record::note::is_name(text, MAX_ORIGIN_BYTES) {
+        Ok(text.to_owned())
+    } else {
+        Err(format!("a log is named by 1 to {MAX_ORIGIN_BYTES} bytes without white space or plus"))
+    }
+}
+
+/// The name of an emulated generation.
+pub fn profile(name: &str) -> Result<String, String> {
+    match Profile::by_name(name) {
+        Some(profile) => Ok(profile.name.to_owned()),
+        None => Err(format!("known are {}", Profile::all().iter().map(|p| p.name).collect::<Vec<_>>().join(", "))),
+    }
+}
+
+/// A randomness beacon.
+pub fn beacon(text: &str) -> Result<String, String> {
+    let hex = text.len().is_multiple_of(2) && text.bytes().all(|b| b.is_ascii_hexdigit());
+    if hex && text.len() >= 32 {
+        Ok(text.to_owned())
+    } else {
+        Err("a beacon is hex of at least 16 bytes (32 digits); a shorter one can be guessed".to_owned())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bounds_belong_to_the_range() {
+        let parse = count(1, 8);
+        assert_eq!((parse("1"), parse("8")), (Ok(1), Ok(8)));
+        for bad in ["0", "9", "-1", "1.5", "", "99999999999999999999"] {
+            assert!(parse(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn nonces_are_those_that_records_take() {
+        for good in ["00", "00ff", &"ab".repeat(16)] {
+            assert!(nonce(good).is_ok(), "{good}");
+        }
+        for bad in ["", "0", "0g", "AB", "abc", &"ab".repeat(17)] {
+            assert!(nonce(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn numbers_that_make_no_sense_are_refused() {
+        assert!(["0", "-1", "nan", "inf", "x"].iter().all(|t| temperature(t).is_err()));
+        assert!(["0", "-0.1", "1.1", "nan"].iter().all(|t| top_p(t).is_err()));
+        assert!(temperature("0.7").is_ok() && top_p("1").is_ok());
+    }
+
+    #[test]
+    fn beacons_are_long_hex() {
+        assert!(beacon(&"0a".repeat(16)).is_ok());
+        assert!([&"0a".repeat(15), &"zz".repeat(16), &"0".repeat(33)].iter().all(|b| beacon(b).is_err()));
+    }
+}
