@@ -7,8 +7,8 @@ use record::log::MAX_ORIGIN_BYTES;
 pub const MAX_THREADS: u32 = 1024;
 /// Most unreported rows that are looked for in a step: twice what the engine puts into one.
 pub const MAX_EXTRA_ROWS: u32 = 4096;
-/// Most splits of a kernel that are looked for.
-pub const MAX_SPLITS: u32 = 256;
+/// Most splits of a kernel that are looked for: no engine choice has more.
+pub const MAX_SPLITS: u32 = engine::policy::MAX_SPLITS;
 /// Most other seeds that are looked for.
 pub const MAX_SEEDS: u32 = 1 << 20;
 

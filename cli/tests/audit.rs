@@ -162,6 +162,15 @@ fn what_the_auditor_got_wrong_is_not_held_against_the_log() {
 }
 
 #[test]
+fn the_widest_search_that_is_allowed_can_be_made() {
+    let bench = Bench::new("example.org/t");
+    bench.serve(&[]);
+    let result = bench.audit(0, &["--extra-rows", "4096", "--splits", "64"]);
+    assert_eq!(result["verdict"], "MATCH");
+    assert_eq!(result["method"]["limits"]["splits"], 64);
+}
+
+#[test]
 fn an_empty_log_is_explained_as_empty() {
     let bench = Bench::new("example.org/t");
     let (code, out, _) = run(&["explain", &bench.path("log"), "--key", &bench.path("operator.pub")]);

@@ -66,7 +66,7 @@ fn bad_input_says_what_and_what_to_do() {
         (&["generate", "--prompt", "x", "--nonce", "xyz", "--log", &missing, "--key", &missing], "lower-case hex"),
         (&["generate", "--prompt", "x", "--nonce", "ABCD", "--log", &missing, "--key", &missing], "lower-case hex"),
         (&["audit", &missing, "--key", &missing, "--extra-rows", "1000000"], "from 0 to 4096"),
-        (&["audit", &missing, "--key", &missing, "--splits", "1000000"], "from 0 to 256"),
+        (&["audit", &missing, "--key", &missing, "--splits", "1000000"], "from 0 to 64"),
         (&["audit", &missing, "--key", &missing, "--seeds", "4294967295"], "from 0 to 1048576"),
         (&["audit", &missing, "--key", &missing, "--sample", "0", "--beacon", "00"], "--sample"),
         (&["audit", &missing, "--key", &missing, "--sample", "1", "--beacon", "00"], "16 bytes"),

@@ -53,7 +53,8 @@ impl Verdict {
 
     /// Process exit code: 0 a match, 1 something did not match, 2 could not tell or failed.
     ///
-    /// A refused log is 1: it was altered, which is a finding, not a failure of the tool.
+    /// A refused log is 1: it was altered, which is a finding, not a failure of the tool. Refusals that are no finding
+    /// (`record::LogRefusal::is_finding`: a wrong key, say) are 2; whoever has the reason at hand looks there first.
     pub const fn exit_code(self) -> u8 {
         match self {
             Self::Match => 0,

@@ -65,7 +65,7 @@ pub struct Input {
     #[arg(long, value_name = "N", default_value_t = Limits::default().extra_rows, value_parser = argument::count(0, argument::MAX_EXTRA_ROWS))]
     extra_rows: u32,
 
-    /// Look for kernel splits up to this, at most 256
+    /// Look for kernel splits up to this, at most 64
     #[arg(long, value_name = "N", default_value_t = Limits::default().splits, value_parser = argument::count(0, argument::MAX_SPLITS))]
     splits: u32,
 
