@@ -48,8 +48,8 @@ pub fn pack(
     overflow: Overflow,
 ) -> u64 {
     debug_assert!(
-        format.specials != Specials::PowerOfTwo,
-        "UE8M0 has neither zero nor fraction: its conversions are `cvt`'s"
+        !matches!(format.specials, Specials::PowerOfTwo | Specials::Integer),
+        "UE8M0 has neither zero nor fraction, integers have no exponent: their conversions are `cvt`'s"
     );
     let fraction_bits = format.fraction_bits as i32;
     let sign = if format.signed { u64::from(negative) << (format.exponent_bits + format.fraction_bits) } else { 0 };
@@ -138,6 +138,18 @@ pub fn rz_e8m13(sum: i128, scale: i32) -> u32 {
 #[must_use]
 pub fn rne16(sum: i128, scale: i32) -> u16 {
     fused(&F16, sum, scale, Rounding::NearestEven) as u16
+}
+
+/// As [`rne16`], except that a negative sum which underflows to zero gives `-0`. A zero sum still gives `+0`.
+#[must_use]
+pub fn rne16_signed(sum: i128, scale: i32) -> u16 {
+    pack(&F16, sum < 0, sum.unsigned_abs(), scale, Rounding::NearestEven, Overflow::Infinity) as u16
+}
+
+/// The f32 nearest `sum * 2^scale`, ties to even; overflow gives infinity, a negative sum that underflows `-0`, a zero sum `+0`.
+#[must_use]
+pub fn rne32_signed(sum: i128, scale: i32) -> u32 {
+    pack(&F32, sum < 0, sum.unsigned_abs(), scale, Rounding::NearestEven, Overflow::Infinity) as u32
 }
 
 /// The f32 nearest `sum * 2^scale`, ties to even; overflow gives infinity, zero is always `+0`.

@@ -1,8 +1,8 @@
 //! One line of a vector file.
 
 use crate::format::{Elem, Format};
-use crate::mma::{Family, Instruction, Types};
-use crate::profile::{Profile, ZeroPolicy};
+use crate::mma::{Family, Instruction, Modifier, Operation, Scales, Types};
+use crate::profile::{MmaRow, Profile, ZeroPolicy};
 use serde::Deserialize;
 
 /// Why a line is not a vector.
@@ -25,6 +25,18 @@ pub enum VectorProblem {
         /// Digits found.
         found: usize,
     },
+    /// The instruction is block-scaled and the line has no scales.
+    #[error("field `{field}` is missing: the instruction is block-scaled")]
+    MissingScales {
+        /// Field name.
+        field: &'static str,
+    },
+    /// The line has scales and the instruction takes none.
+    #[error("field `{field}` is present, but the instruction has no block scales")]
+    UnexpectedScales {
+        /// Field name.
+        field: &'static str,
+    },
     /// A bit string has a character that is not a hex digit.
     #[error("field `{field}` is not hexadecimal")]
     Hex {
@@ -40,6 +52,8 @@ struct Line {
     op: Option<String>,
     inst: Option<String>,
     alt: Option<String>,
+    sa: Option<String>,
+    sb: Option<String>,
     // Recorded lines.
     gpu: Option<String>,
     path: Option<String>,
@@ -65,9 +79,54 @@ pub(super) struct Case {
 /// What this crate has to run for a line.
 struct Subject {
     profile: &'static Profile,
-    family: Family,
-    types: Types,
+    row: &'static MmaRow,
+    what: What,
     k: usize,
+}
+
+/// An instruction, or for recorded lines the arithmetic of element types for any K.
+#[derive(Clone, Copy)]
+enum What {
+    Instruction(Instruction),
+    Dot(Family, Types),
+}
+
+impl Subject {
+    fn of_instruction(profile: &'static Profile, instruction: Instruction) -> Option<Self> {
+        let row = profile.row(&instruction).ok()?;
+        let subject = Self { profile, row, what: What::Instruction(instruction), k: instruction.shape.k as usize };
+        // A switch may refuse what has a row.
+        subject.operation(ZeroPolicy::Exclude).is_some().then_some(subject)
+    }
+
+    fn of_types(profile: &'static Profile, family: Family, types: Types, k: usize) -> Option<Self> {
+        let row = profile.row_of_types(family, types)?;
+        let subject = Self { profile, row, what: What::Dot(family, types), k };
+        subject.operation(ZeroPolicy::Exclude).is_some().then_some(subject)
+    }
+
+    fn operation(&self, policy: ZeroPolicy) -> Option<Operation> {
+        let profile = self.profile.with_zero_policy(policy);
+        match self.what {
+            What::Instruction(instruction) => profile.mma(&instruction).ok(),
+            What::Dot(family, types) => profile.dot(family, types),
+        }
+    }
+
+    fn types(&self) -> Types {
+        match self.what {
+            What::Instruction(instruction) => instruction.types,
+            What::Dot(_, types) => types,
+        }
+    }
+
+    /// Element type of the block scales, if there are any.
+    fn scale(&self) -> Option<Elem> {
+        match self.what {
+            What::Instruction(Instruction { modifier: Modifier::BlockScale { scale, .. }, .. }) => Some(scale),
+            _ => None,
+        }
+    }
 }
 
 /// What became of a line.
@@ -83,10 +142,7 @@ impl Case {
         let arch = line.arch.clone();
         if let (Some(op), Some(inst)) = (&line.op, &line.inst) {
             let subject = Instruction::parse(op, inst).zip(profile_of_architecture(&arch));
-            let subject = subject.and_then(|(i, profile)| {
-                profile.row(&i).ok()?;
-                Some(Subject { profile, family: i.family, types: i.types, k: i.shape.k as usize })
-            });
+            let subject = subject.and_then(|(instruction, profile)| Subject::of_instruction(profile, instruction));
             return Ok(Self { arch, instruction: format!("{op} {inst}"), hardware: false, subject, line });
         }
         let (Some(gpu), Some(path), Some(ab), Some(cd), Some(k)) = (&line.gpu, &line.path, &line.ab, &line.cd, line.k)
@@ -95,24 +151,25 @@ impl Case {
         };
         let subject = (|| {
             let types = Types::new(Elem::by_name(ab)?, Elem::by_name(cd)?);
-            Some(Subject { profile: profile_of_gpu(gpu)?, family: family_of_path(path)?, types, k })
+            Subject::of_types(profile_of_gpu(gpu)?, family_of_path(path)?, types, k)
         })();
         let instruction = format!("{path} {cd}.{ab}.{ab}.{cd} k{k} on {gpu}");
         Ok(Self { arch, instruction, hardware: true, subject, line })
     }
 
+    /// The profile that ran the line and the mark of its rule; `None` if nothing covers it.
+    pub(super) fn model(&self) -> Option<(&'static str, &'static str)> {
+        self.subject.as_ref().map(|s| (s.profile.name, s.row.confidence.mark()))
+    }
+
     pub(super) fn judge(&self, policies: &[ZeroPolicy]) -> Result<Outcome, VectorProblem> {
-        let Some(Subject { profile, family, types, k }) = &self.subject else {
-            return Ok(Outcome::NotCovered);
-        };
-        let operation = |policy| profile.with_zero_policy(policy).dot(*family, *types);
-        if operation(ZeroPolicy::Exclude).is_none() {
+        let Some(subject) = &self.subject else {
             // Not an error even if its fields are unreadable: nothing says how wide they should be.
             return Ok(Outcome::NotCovered);
-        }
-        let line = &self.line;
-        let a = elements("a", &line.a, types.a.format(), *k)?;
-        let b = elements("b", &line.b, types.b.format(), *k)?;
+        };
+        let (line, types, k) = (&self.line, subject.types(), subject.k);
+        let a = elements("a", &line.a, types.a.format(), k)?;
+        let b = elements("b", &line.b, types.b.format(), k)?;
         let c = element("c", &line.c, types.c.format())?;
         let d = element("d", &line.d, types.d.format())?;
         let alt = line.alt.as_deref().map(|alt| element("alt", alt, types.d.format())).transpose()?;
@@ -121,10 +178,17 @@ impl Case {
                 ZeroPolicy::SentinelMinus126 => d,
                 ZeroPolicy::Exclude => alt.unwrap_or(d),
             };
-            let Some(operation) = operation(policy) else { return Ok(Outcome::NotCovered) };
-            let found = operation.dot(&a, &b, c);
+            let Some(operation) = subject.operation(policy) else { return Ok(Outcome::NotCovered) };
+            let scales = |field, text: &Option<String>| match (subject.scale(), operation.scale_block(), text) {
+                (Some(scale), Some(block), Some(text)) => elements(field, text, scale.format(), k.div_ceil(block)),
+                (Some(_), _, None) => Err(VectorProblem::MissingScales { field }),
+                (None, _, Some(_)) => Err(VectorProblem::UnexpectedScales { field }),
+                _ => Ok(Vec::new()),
+            };
+            let (sa, sb) = (scales("sa", &line.sa)?, scales("sb", &line.sb)?);
+            let found = operation.dot_scaled(&a, &b, c, Scales { a: &sa, b: &sb });
             let nan = |bits| types.d.format().unpack(bits).is_nan();
-            let same_class = operation.nan_is_a_class() && nan(found) && nan(expected);
+            let same_class = subject.profile.nan_is_a_class(subject.row) && nan(found) && nan(expected);
             if found != expected && !same_class {
                 return Ok(Outcome::Failed { policy, expected, found });
             }

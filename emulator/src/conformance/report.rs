@@ -35,6 +35,10 @@ pub struct Group {
     pub instruction: String,
     /// True if the answers were recorded on hardware, false if simulated.
     pub hardware: bool,
+    /// The profile that ran it; absent if nothing covers it.
+    pub profile: Option<&'static str>,
+    /// How well the rule that ran it is established: `HW`, `XM`, `ISA` or `?`; absent if nothing covers it.
+    pub confidence: Option<&'static str>,
     /// Vectors.
     pub total: usize,
     /// Passed.
@@ -74,6 +78,8 @@ impl FileReport {
                 arch: case.arch.clone(),
                 instruction: case.instruction.clone(),
                 hardware: case.hardware,
+                profile: case.model().map(|m| m.0),
+                confidence: case.model().map(|m| m.1),
                 total: 0,
                 passed: 0,
                 failed: 0,

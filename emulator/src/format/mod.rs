@@ -9,8 +9,10 @@
 //! matrix unit reads; the packing of narrow elements into registers belongs to [`crate::mma::layout`].
 
 mod convert;
+mod elem;
 
 pub use convert::{bf16_to_f32, f16_to_f32, f32_to_bf16, f32_to_f16, f32_to_tf32, narrow_f32, widen_to_f32};
+pub use elem::Elem;
 
 /// What the largest exponent field means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -25,6 +27,8 @@ pub enum Specials {
     None,
     /// A power of two: no fraction, no sign, no zero; the all-ones pattern is NaN (UE8M0 scales).
     PowerOfTwo,
+    /// An integer: no exponent field, every pattern finite, two's complement if signed.
+    Integer,
 }
 
 /// A number format: a row of constants.
@@ -121,6 +125,36 @@ pub const FP8_FNUZ: Format = small("fp8", 8, 4, 3, 8, Specials::NegativeZeroNan)
 /// AMD BF8, E5M2 FNUZ.
 pub const BF8_FNUZ: Format = small("bf8", 8, 5, 2, 16, Specials::NegativeZeroNan);
 
+/// AMD XF32: TF32 under the name its instructions give it.
+pub const XF32: Format = Format { name: "xf32", ..TF32 };
+
+/// An integer of `width` bits is `m * 2^0`: the exponent is written as `p` so that the rule of all formats gives it.
+const fn integer(name: &'static str, width: u32, signed: bool) -> Format {
+    Format {
+        name,
+        width,
+        exponent_bits: 0,
+        fraction_bits: width - 1,
+        bias: 0,
+        signed,
+        ignored_bits: 0,
+        specials: Specials::Integer,
+    }
+}
+
+/// 32-bit signed integer: accumulators of integer instructions.
+pub const S32: Format = integer("s32", 32, true);
+/// 8-bit signed integer.
+pub const S8: Format = integer("s8", 8, true);
+/// 8-bit unsigned integer.
+pub const U8: Format = integer("u8", 8, false);
+/// 4-bit signed integer.
+pub const S4: Format = integer("s4", 4, true);
+/// 4-bit unsigned integer.
+pub const U4: Format = integer("u4", 4, false);
+/// One bit.
+pub const B1: Format = integer("b1", 1, false);
+
 /// A value taken apart. `m` and `e` are as stored: subnormals are not renormalised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unpacked {
@@ -149,6 +183,18 @@ impl Unpacked {
         matches!(self, Self::Finite { significand: 0, .. })
     }
 
+    /// True for a negative number, zero included, or infinity.
+    #[must_use]
+    pub fn is_negative(self) -> bool {
+        matches!(self, Self::Finite { negative: true, .. } | Self::Infinite { negative: true })
+    }
+
+    /// True for `-0`.
+    #[must_use]
+    pub fn is_negative_zero(self) -> bool {
+        self.is_zero() && self.is_negative()
+    }
+
     /// True for a NaN.
     #[must_use]
     pub fn is_nan(self) -> bool {
@@ -171,6 +217,7 @@ impl Format {
             Specials::Ieee => (((1 << self.exponent_bits) - 1) << self.fraction_bits) - 1,
             Specials::AllOnesNan | Specials::PowerOfTwo => all - 1,
             Specials::NegativeZeroNan | Specials::None => all,
+            Specials::Integer => (1 << (self.width - self.signed as u32)) - 1,
         }
     }
 
@@ -178,7 +225,7 @@ impl Format {
     #[must_use]
     pub const fn canonical_nan(&self) -> Option<u64> {
         match self.specials {
-            Specials::None => None,
+            Specials::None | Specials::Integer => None,
             Specials::NegativeZeroNan => Some(1 << (self.exponent_bits + self.fraction_bits)),
             Specials::PowerOfTwo => Some((1 << self.width) - 1),
             Specials::Ieee | Specials::AllOnesNan => {
@@ -193,6 +240,9 @@ impl Format {
     /// becomes an infinity. Checked exhaustively against an independent decoder for every format of at most 16 bits.
     #[must_use]
     pub fn unpack(&self, bits: u64) -> Unpacked {
+        if self.specials == Specials::Integer {
+            return self.unpack_integer(bits);
+        }
         let bits = bits >> self.ignored_bits;
         let fraction = bits & ((1 << self.fraction_bits) - 1);
         let field = (bits >> self.fraction_bits) & ((1 << self.exponent_bits) - 1);
@@ -225,72 +275,12 @@ impl Format {
             }
         }
     }
-}
 
-/// The element types that matrix instructions name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[allow(missing_docs)]
-pub enum Elem {
-    F64,
-    F32,
-    Tf32,
-    Bf16,
-    F16,
-    E5m2,
-    E4m3,
-    E3m2,
-    E2m3,
-    E2m1,
-}
-
-impl Elem {
-    /// Every element type.
-    pub const ALL: [Self; 10] = [
-        Self::F64,
-        Self::F32,
-        Self::Tf32,
-        Self::Bf16,
-        Self::F16,
-        Self::E5m2,
-        Self::E4m3,
-        Self::E3m2,
-        Self::E2m3,
-        Self::E2m1,
-    ];
-
-    /// The constants of the format.
-    #[must_use]
-    pub const fn format(self) -> &'static Format {
-        match self {
-            Self::F64 => &F64,
-            Self::F32 => &F32,
-            Self::Tf32 => &TF32,
-            Self::Bf16 => &BF16,
-            Self::F16 => &F16,
-            Self::E5m2 => &E5M2,
-            Self::E4m3 => &E4M3,
-            Self::E3m2 => &E3M2,
-            Self::E2m3 => &E2M3,
-            Self::E2m1 => &E2M1,
-        }
-    }
-
-    /// The name in PTX, without the dot.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        self.format().name
-    }
-
-    /// The element type of this name, or `None`.
-    #[must_use]
-    pub fn by_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|e| e.name() == name)
-    }
-}
-
-impl std::fmt::Display for Elem {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(self.name())
+    fn unpack_integer(&self, bits: u64) -> Unpacked {
+        let value = bits & ((1 << self.width) - 1);
+        let negative = self.signed && value >> (self.width - 1) == 1;
+        let significand = if negative { (1 << self.width) - value } else { value };
+        Unpacked::Finite { negative, significand, exponent: self.fraction_bits as i32 }
     }
 }
 

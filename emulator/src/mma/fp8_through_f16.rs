@@ -4,11 +4,20 @@
 //! IEEE addition. Source: `gpu-arithmetic` 3.6; the order of the two steps is the only one of three tried that fits 30,000 recorded f16
 //! outputs of H100, H200 and B200. MMA-Sim has no such rule.
 
-use super::tfdpa::{TFdpa, ZeroPolicy};
-use super::{Conversion, Types};
+use super::Types;
+use super::tfdpa::TFdpa;
 use crate::format::{Elem, narrow_f32, widen_to_f32};
 use crate::round::{Overflow, Rounding};
 use crate::scalar::{self, Mods};
+
+/// Which products each of the two f16 steps takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Fp8Split {
+    /// Pairs in turn: the first step takes the products with `k mod 4` in {0, 1}, the second the others.
+    Pairs,
+    /// The first step takes the first half of K, the second the rest.
+    Halves,
+}
 
 /// Parameters of an FP8 instruction that is issued as two f16 steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -17,17 +26,11 @@ pub struct Fp8ThroughF16 {
     pub types: Types,
     /// The f16 step, whose C and result have the type of D.
     pub step: TFdpa,
+    /// Which products each step takes.
+    pub split: Fp8Split,
 }
 
 impl Fp8ThroughF16 {
-    /// The rewrite of an instruction of these types, for f16 steps of `max_terms` products and `fraction` bits.
-    #[must_use]
-    pub fn new(types: Types, max_terms: usize, fraction: i32, zeros: ZeroPolicy, floor: Option<i32>) -> Self {
-        let conversion = if types.d == Elem::F16 { Conversion::Rne16 } else { Conversion::Rz32 };
-        let step = TFdpa { a: Elem::F16, b: Elem::F16, c: types.d, max_terms, fraction, conversion, zeros, floor };
-        Self { types, step }
-    }
-
     /// `c + sum a[k] b[k]` of one instruction.
     ///
     /// # Panics
@@ -37,7 +40,11 @@ impl Fp8ThroughF16 {
     #[must_use]
     pub fn dot(&self, a: &[u32], b: &[u32], c: u32) -> u32 {
         let group = |elements: &[u32], from: Elem, second: bool| -> Vec<u32> {
-            let chosen = elements.iter().enumerate().filter(|(k, _)| (k % 4 >= 2) == second);
+            let in_second = |k: usize| match self.split {
+                Fp8Split::Pairs => k % 4 >= 2,
+                Fp8Split::Halves => 2 * k >= elements.len(),
+            };
+            let chosen = elements.iter().enumerate().filter(|(k, _)| in_second(*k) == second);
             chosen.map(|(_, &bits)| to_f16(bits, from)).collect()
         };
         let step = |second, t| self.step.dot(&group(a, self.types.a, second), &group(b, self.types.b, second), t);

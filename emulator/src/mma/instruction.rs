@@ -1,7 +1,8 @@
-//! What a matrix instruction *is*: its family, shape and element types. What silicon *does* with it is [`crate::profile`]'s.
+//! What a matrix instruction *is*: its family, shape, element types and modifier. What silicon *does* with it is [`crate::profile`]'s.
+
+mod text;
 
 use crate::format::Elem;
-use std::fmt;
 
 /// The mnemonic an instruction belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -12,9 +13,14 @@ pub enum Family {
     Wgmma,
     /// `tcgen05.mma` (Blackwell datacentre).
     Tcgen05,
+    /// `v_mfma` (AMD CDNA).
+    Mfma,
 }
 
 impl Family {
+    /// Every family.
+    pub const ALL: [Self; 4] = [Self::Mma, Self::Wgmma, Self::Tcgen05, Self::Mfma];
+
     /// The name used by vectors and messages.
     #[must_use]
     pub const fn name(self) -> &'static str {
@@ -22,17 +28,18 @@ impl Family {
             Self::Mma => "mma",
             Self::Wgmma => "wgmma",
             Self::Tcgen05 => "tcgen05.mma",
+            Self::Mfma => "mfma",
         }
     }
 
     /// The family of this name, or `None`.
     #[must_use]
     pub fn by_name(name: &str) -> Option<Self> {
-        [Self::Mma, Self::Wgmma, Self::Tcgen05].into_iter().find(|f| f.name() == name)
+        Self::ALL.into_iter().find(|f| f.name() == name)
     }
 }
 
-/// `D[m,n] = A[m,k] B[k,n] + C[m,n]`.
+/// `D[m,n] = A[m,k] B[k,n] + C[m,n]`. AMD instructions of several blocks do so for each block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[allow(missing_docs)]
 pub struct Shape {
@@ -41,22 +48,26 @@ pub struct Shape {
     pub k: u32,
 }
 
-/// m16n8k32.
-pub const M16N8K32: Shape = Shape { m: 16, n: 8, k: 32 };
-/// m16n8k16.
-pub const M16N8K16: Shape = Shape { m: 16, n: 8, k: 16 };
-/// m16n8k8.
-pub const M16N8K8: Shape = Shape { m: 16, n: 8, k: 8 };
-/// m16n8k4.
-pub const M16N8K4: Shape = Shape { m: 16, n: 8, k: 4 };
-/// m8n8k4.
-pub const M8N8K4: Shape = Shape { m: 8, n: 8, k: 4 };
-
-impl fmt::Display for Shape {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "m{}n{}k{}", self.m, self.n, self.k)
+impl Shape {
+    /// A shape.
+    #[must_use]
+    pub const fn new(m: u32, n: u32, k: u32) -> Self {
+        Self { m, n, k }
     }
 }
+
+/// m16n8k64.
+pub const M16N8K64: Shape = Shape::new(16, 8, 64);
+/// m16n8k32.
+pub const M16N8K32: Shape = Shape::new(16, 8, 32);
+/// m16n8k16.
+pub const M16N8K16: Shape = Shape::new(16, 8, 16);
+/// m16n8k8.
+pub const M16N8K8: Shape = Shape::new(16, 8, 8);
+/// m16n8k4.
+pub const M16N8K4: Shape = Shape::new(16, 8, 4);
+/// m8n8k4.
+pub const M8N8K4: Shape = Shape::new(8, 8, 4);
 
 /// Element types of the four matrices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -76,54 +87,56 @@ impl Types {
     }
 }
 
-impl fmt::Display for Types {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}.{}.{}.{}", self.d, self.a, self.b, self.c)
-    }
+/// What else an instruction says, if it changes the arithmetic.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Modifier {
+    /// Nothing.
+    None,
+    /// `.block_scale`: A and B carry one scale for every `block` elements of K.
+    BlockScale {
+        /// Elements that share a scale.
+        block: u32,
+        /// Element type of the scales.
+        scale: Elem,
+    },
+    /// `.satfinite` of an integer instruction: clamp instead of wrapping.
+    Satfinite,
+    /// `.xor.popc` of a one-bit instruction.
+    XorPopc,
+    /// `.and.popc` of a one-bit instruction.
+    AndPopc,
+    /// `_1k` of AMD's bf16 instructions: four elements a lane. CDNA3 has only these and leaves the suffix out.
+    OneK,
 }
 
-/// A dense matrix instruction. Printed in PTX order: `mma m16n8k16.f32.bf16.bf16.f32`.
+/// A dense matrix instruction. Printed as its vendor writes it: `mma m16n8k16.f32.bf16.bf16.f32`, `mfma f32_32x32x8f16`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[allow(missing_docs)]
 pub struct Instruction {
     pub family: Family,
     pub shape: Shape,
     pub types: Types,
+    pub modifier: Modifier,
 }
 
 impl Instruction {
-    /// A warp-level `mma.sync`.
+    /// A warp-level `mma.sync` without modifier.
     #[must_use]
     pub const fn mma(shape: Shape, types: Types) -> Self {
-        Self { family: Family::Mma, shape, types }
+        Self { family: Family::Mma, shape, types, modifier: Modifier::None }
     }
 
-    /// Reads `m16n8k16.f32.bf16.bf16.f32` (for `wgmma` and `tcgen05.mma` without the last type, which equals the first).
-    /// `None` for anything else: block-scaled and unknown forms are not instructions of this kind.
-    #[must_use]
-    pub fn parse(family: &str, text: &str) -> Option<Self> {
-        let family = Family::by_name(family)?;
-        let mut parts = text.split('.');
-        let shape = parse_shape(parts.next()?)?;
-        let types: Vec<Elem> = parts.map(Elem::by_name).collect::<Option<_>>()?;
-        let types = match (family, types[..].as_ref()) {
-            (Family::Mma, &[d, a, b, c]) => Types { d, a, b, c },
-            (Family::Wgmma | Family::Tcgen05, &[d, a, b]) => Types { d, a, b, c: d },
+    /// Independent blocks an AMD instruction multiplies at once: what fills the registers of 64 lanes. `None` if nothing does.
+    pub(crate) fn mfma_blocks(&self) -> Option<u32> {
+        let elements_per_lane = match (self.types.a, self.modifier) {
+            (Elem::F64 | Elem::F32, Modifier::None) => 1,
+            (Elem::Xf32 | Elem::Bf16, Modifier::None) => 2,
+            (Elem::F16, Modifier::None) | (Elem::Bf16, Modifier::OneK) => 4,
+            (Elem::Fp8Fnuz | Elem::Bf8Fnuz, Modifier::None) => 8,
             _ => return None,
         };
-        Some(Self { family, shape, types })
-    }
-}
-
-fn parse_shape(text: &str) -> Option<Shape> {
-    let rest = text.strip_prefix('m')?;
-    let (m, rest) = rest.split_once('n')?;
-    let (n, k) = rest.split_once('k')?;
-    Some(Shape { m: m.parse().ok()?, n: n.parse().ok()?, k: k.parse().ok()? })
-}
-
-impl fmt::Display for Instruction {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {}.{}", self.family.name(), self.shape, self.types)
+        let one_block = self.shape.m.checked_mul(self.shape.k)?;
+        let all: u32 = 64 * elements_per_lane;
+        (one_block > 0 && all.is_multiple_of(one_block)).then(|| all / one_block)
     }
 }

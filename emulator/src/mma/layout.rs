@@ -50,13 +50,13 @@ impl Layout {
     /// # Errors
     /// [`Error::UnsupportedLayout`] unless it is `mma.sync` m16n8kK or m8n8k4 of 16- or 32-bit elements.
     pub fn of(instruction: &Instruction) -> Result<Self, Error> {
-        let Instruction { family, shape, types } = *instruction;
+        let Instruction { family, shape, types, modifier } = *instruction;
         let known = [types.a, types.b, types.c, types.d].into_iter().all(|e| parts(e).is_some()) && types.a == types.b;
         let warp = (shape.m, shape.n) == (16, 8)
             && matches!(shape.k, 4 | 8 | 16)
             && shape.k as usize >= 4 * parts(types.a).unwrap_or(4);
         let quad = shape == M8N8K4 && types.a == Elem::F16;
-        if family == super::Family::Mma && known && (warp || quad) {
+        if family == super::Family::Mma && modifier == super::Modifier::None && known && (warp || quad) {
             Ok(Self { shape, types, matrices: if quad { 4 } else { 1 } })
         } else {
             Err(Error::UnsupportedLayout { instruction: instruction.to_string() })

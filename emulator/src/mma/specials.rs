@@ -1,6 +1,6 @@
 //! Infinities and NaNs of a fused dot-add (`gpu-arithmetic` 2.2): decided from all operands before any sum.
 
-use crate::format::Unpacked;
+use crate::format::{Format, Unpacked};
 
 /// What the specials among the operands make of the result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,6 +14,22 @@ pub(super) enum Resolved {
         /// Its sign.
         negative: bool,
     },
+}
+
+impl Resolved {
+    /// The NaN or infinity in an IEEE format.
+    ///
+    /// # Panics
+    /// For [`Resolved::Finite`], which has no bits yet.
+    pub fn bits(self, format: &Format) -> u64 {
+        match self {
+            Self::Finite => unreachable!("a finite sum is computed, not resolved"),
+            Self::Nan => format.canonical_nan().expect("results are IEEE formats"),
+            Self::Infinite { negative } => {
+                u64::from(negative) << (format.width - 1) | ((1 << format.exponent_bits) - 1) << format.fraction_bits
+            }
+        }
+    }
 }
 
 /// Any NaN gives NaN; so do infinity times zero and infinities of both signs; else an infinity wins.

@@ -3,8 +3,9 @@
 //! Source: `gpu-arithmetic` 2.2 to 2.4, 3.1 and 3.4. Every other path of this crate that computes a tensor-core result is compared
 //! with [`TFdpa::dot`] bit for bit. It is written to be read, not to be fast.
 
+use super::aligned::{Term, fused_sum};
 use super::specials::{Resolved, resolve};
-use crate::format::{Elem, Unpacked};
+use crate::format::Elem;
 use crate::round;
 
 /// How zero terms take part in the alignment (`gpu-arithmetic` 3.4).
@@ -16,6 +17,17 @@ pub enum ZeroPolicy {
     SentinelMinus126,
 }
 
+impl ZeroPolicy {
+    /// The name in listings: `exclude` or `sentinel-126`.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Exclude => "exclude",
+            Self::SentinelMinus126 => "sentinel-126",
+        }
+    }
+}
+
 /// The final conversion of one fused step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Conversion {
@@ -23,8 +35,10 @@ pub enum Conversion {
     Rz32,
     /// f32 with 13 fraction bits, toward zero.
     RzE8m13,
-    /// f16, to nearest even.
+    /// f16, to nearest even; a negative sum that underflows gives `+0`.
     Rne16,
+    /// f16, to nearest even; a negative sum that underflows keeps its sign. Open point 2 of `gpu-arithmetic` 9.
+    Rne16Signed,
 }
 
 impl Conversion {
@@ -35,6 +49,7 @@ impl Conversion {
             Self::Rz32 => round::rz32(sum, scale),
             Self::RzE8m13 => round::rz_e8m13(sum, scale),
             Self::Rne16 => u32::from(round::rne16(sum, scale)),
+            Self::Rne16Signed => u32::from(round::rne16_signed(sum, scale)),
         }
     }
 
@@ -43,7 +58,7 @@ impl Conversion {
     pub const fn elem(self) -> Elem {
         match self {
             Self::Rz32 | Self::RzE8m13 => Elem::F32,
-            Self::Rne16 => Elem::F16,
+            Self::Rne16 | Self::Rne16Signed => Elem::F16,
         }
     }
 }
@@ -67,13 +82,6 @@ pub struct TFdpa {
     pub zeros: ZeroPolicy,
     /// Floor of the alignment exponent under [`ZeroPolicy::Exclude`]; `None` for no floor.
     pub floor: Option<i32>,
-}
-
-/// One aligned summand: `significand * 2^(exponent - fraction)`.
-struct Term {
-    exponent: i32,
-    significand: i64,
-    fraction: i32,
 }
 
 impl TFdpa {
@@ -114,52 +122,12 @@ impl TFdpa {
         let pairs = || a.iter().zip(b).map(|(&a, &b)| (fa.unpack(u64::from(a)), fb.unpack(u64::from(b))));
         match resolve(pairs(), c) {
             Resolved::Finite => {}
-            Resolved::Nan => return chained.canonical_nan().expect("results are IEEE formats") as u32,
-            Resolved::Infinite { negative } => {
-                let width = chained.width - 1;
-                let infinity = ((1 << chained.exponent_bits) - 1) << chained.fraction_bits;
-                return u32::from(negative) << width | infinity;
-            }
+            special => return special.bits(chained) as u32,
         }
-
-        let product_fraction = (fa.fraction_bits + fb.fraction_bits) as i32;
-        let terms: Vec<Term> = pairs()
-            .map(|(a, b)| {
-                let ((ea, ma), (eb, mb)) = (self.operand(a), self.operand(b));
-                Term { exponent: ea + eb, significand: ma * mb, fraction: product_fraction }
-            })
-            .chain(std::iter::once_with(|| {
-                let (exponent, significand) = self.operand(c);
-                Term { exponent, significand, fraction: chained.fraction_bits as i32 }
-            }))
-            .filter(|t| self.zeros == ZeroPolicy::SentinelMinus126 || t.significand != 0)
-            .collect();
-        let Some(mut largest) = terms.iter().map(|t| t.exponent).max() else {
-            return 0;
-        };
-        if let (ZeroPolicy::Exclude, Some(floor)) = (self.zeros, self.floor) {
-            largest = largest.max(floor);
-        }
-        let sum: i64 =
-            terms.iter().map(|t| truncate(t.significand, self.fraction - t.fraction + t.exponent - largest)).sum();
-        self.conversion.apply(i128::from(sum), largest - self.fraction)
-    }
-
-    /// Exponent and signed significand of a finite operand, zeros by the policy.
-    fn operand(&self, value: Unpacked) -> (i32, i64) {
-        let Unpacked::Finite { negative, significand, exponent } = value else {
-            unreachable!("specials were resolved before the sum");
-        };
-        let exponent = if significand == 0 && self.zeros == ZeroPolicy::SentinelMinus126 { -126 } else { exponent };
-        (exponent, if negative { -(significand as i64) } else { significand as i64 })
-    }
-}
-
-/// `value * 2^shift`, rounded toward zero.
-fn truncate(value: i64, shift: i32) -> i64 {
-    match shift {
-        0.. => value << shift,
-        -63..0 => value.signum() * (value.abs() >> -shift),
-        _ => 0,
+        let fraction = (fa.fraction_bits + fb.fraction_bits) as i32;
+        let mut terms: Vec<Term> = pairs().map(|(a, b)| Term::product(a, b, fraction, self.zeros)).collect();
+        terms.push(Term::single(c, chained.fraction_bits, self.zeros));
+        fused_sum(&terms, self.fraction, self.zeros, self.floor)
+            .map_or(0, |(sum, scale)| self.conversion.apply(i128::from(sum), scale))
     }
 }

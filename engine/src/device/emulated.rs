@@ -161,6 +161,7 @@ fn arithmetic(profile: &Profile) -> String {
                 Conversion::Rz32 => "rz-f32",
                 Conversion::RzE8m13 => "rz-e8m13",
                 Conversion::Rne16 => "rne-f16",
+                Conversion::Rne16Signed => "rne-f16-signed",
             };
             let zeros = match t.zeros {
                 ZeroPolicy::Exclude => "exclude",

@@ -136,8 +136,7 @@ fn what_is_not_covered_has_no_fast_path() {
     assert!(fast(hopper, M16N8K16, Types::new(Bf16, F32)));
     assert!(!fast(hopper, M16N8K16, Types::new(F16, F16)));
     // A floor inside the window would be missed by it.
-    let floors = crate::profile::ExponentFloors { f32_result: Some(-99), f16_result: None };
-    assert!(!fast(&hopper.with_floors(floors), M16N8K16, Types::new(Bf16, F32)));
-    let floors = crate::profile::ExponentFloors { f32_result: Some(-100), f16_result: None };
-    assert!(fast(&hopper.with_floors(floors), M16N8K16, Types::new(Bf16, F32)));
+    let floor = |e| hopper.with_switches(|s| s.f32_floor.set(Some(e)));
+    assert!(!fast(&floor(-99), M16N8K16, Types::new(Bf16, F32)));
+    assert!(fast(&floor(-100), M16N8K16, Types::new(Bf16, F32)));
 }
