@@ -1,7 +1,7 @@
 //! Worked examples of the specifications: `gpu-arithmetic` section 7 (E), `verification-and-margingate` 6.1 (B), computed by others.
 
 use emulator::format::Elem::{self, Bf16, E4m3, F16, F32, F64, Tf32};
-use emulator::mma::{Family, Types};
+use emulator::mma::{Family, Instruction, Scales, Types};
 use emulator::profile::{Profile, ZeroPolicy};
 
 const BOTH: [ZeroPolicy; 2] = [ZeroPolicy::Exclude, ZeroPolicy::SentinelMinus126];
@@ -49,6 +49,80 @@ fn e1_accumulator_width() {
     AMPERE.gives(&a, &b, 0x4b00_0000, 0xbf00_0000);
     HOPPER.gives(&a, &b, 0x4b00_0000, 0xbf40_0000);
     example("sm_100", Bf16, F32, 16).gives(&a, &b, 0x4b00_0000, 0xbf40_0000);
+}
+
+/// One instruction as its vendor writes it, under both policies; operands padded with zeros.
+fn instruction_gives(profile: &str, (family, text): (&str, &str), a: &[u64], b: &[u64], c: u64, d: u64) {
+    let instruction = Instruction::parse(family, text).unwrap();
+    let pad = |elements: &[u64]| {
+        let mut all = elements.to_vec();
+        all.resize(instruction.shape.k as usize, 0);
+        all
+    };
+    for policy in BOTH {
+        let profile = Profile::by_name(profile).unwrap().with_zero_policy(policy);
+        let found = profile.mma(&instruction).unwrap().dot(&pad(a), &pad(b), c);
+        assert_eq!(found, d, "{} {instruction} {policy:?}: {found:x}, not {d:x}", profile.name);
+    }
+}
+
+#[test]
+fn e1_on_larger_tiles_and_on_amd() {
+    let (a, b) = ([0xf000, 0xb800, 0xb400, 0xb000], [0x6400, 0x3c00, 0x3c00, 0x3c00]);
+    let mfma = |profile, text, a: &[u64], b: &[u64], d| {
+        instruction_gives(profile, ("mfma", text), a, b, 0x4b00_0000, d);
+    };
+    mfma("gfx908", "f32_32x32x8f16", &a, &b, 0xbf60_0000);
+    let (a, b) = ([0xc600, 0xbf00, 0xbe80, 0xbe00], [0x4480, 0x3f80, 0x3f80, 0x3f80]);
+    instruction_gives("sm_90", ("wgmma", "m64n8k16.f32.bf16.bf16"), &a, &b, 0x4b00_0000, 0xbf40_0000);
+    instruction_gives("sm_100", ("tcgen05.mma", "m64n8k16.f32.bf16.bf16"), &a, &b, 0x4b00_0000, 0xbf40_0000);
+    mfma("gfx90a", "f32_32x32x4bf16", &a, &b, 0xbec0_0000);
+    mfma("gfx90a", "f32_32x32x8bf16_1k", &a, &b, 0);
+    mfma("gfx942", "f32_16x16x16_bf16", &a, &b, 0xbf00_0000);
+}
+
+fn scaled(profile: &str, text: &str, a: &[u64], b: &[u64], c: u64, scales: Scales<'_>) -> [u64; 2] {
+    let instruction = Instruction::parse("mma.block_scale", text).unwrap();
+    let pad = |elements: &[u64]| {
+        let mut all = elements.to_vec();
+        all.resize(instruction.shape.k as usize, 0);
+        all
+    };
+    BOTH.map(|policy| {
+        let profile = Profile::by_name(profile).unwrap().with_zero_policy(policy);
+        profile.mma(&instruction).unwrap().dot_scaled(&pad(a), &pad(b), c, scales)
+    })
+}
+
+#[test]
+fn e11_a_pair_of_scales_for_the_block() {
+    let scales = Scales { a: &[0x80], b: &[0x7e] };
+    let text = "m16n8k32.block32.f32.e4m3.e4m3.f32.ue8m0";
+    assert_eq!(scaled("sm_120", text, &[0x3c, 0x38], &[0x3c, 0x08], 0x3f80_0000, scales), [0x4051_0000; 2]);
+}
+
+#[test]
+fn e12_groups_of_fp4_under_ue4m3_scales() {
+    let mut row = [0; 18];
+    (row[0], row[1], row[2], row[16], row[17]) = (6, 6, 1, 2, 1);
+    let scales = Scales { a: &[0x38, 0x3c, 0x38, 0x38], b: &[0x40, 0x01, 0x38, 0x38] };
+    let text = "m16n8k64.block16.f32.e2m1.e2m1.f32.ue4m3";
+    assert_eq!(scaled("sm_120", text, &row, &row, 0x3f00_0000, scales), [0x4282_01e0; 2]);
+}
+
+#[test]
+fn e15_cdna3_rounds_down() {
+    let instruction = ("mfma", "f32_32x32x8_f16");
+    instruction_gives("gfx942", instruction, &[0x6c00], &[0x6c00], 0xb580_0000, 0x4b7f_ffff);
+    instruction_gives("gfx942", instruction, &[0xec00], &[0x6c00], 0x3580_0000, 0xcb80_0000);
+}
+
+#[test]
+fn e16_cdna2_flushes_subnormal_operands() {
+    let instruction = ("mfma", "f32_32x32x8f16");
+    instruction_gives("gfx90a", instruction, &[0x0010, 0x3c00], &[0x3c00, 0x3c00], 0, 0x3f80_0000);
+    // CDNA1 keeps them: 2^-20 + 1.
+    instruction_gives("gfx908", instruction, &[0x0010, 0x3c00], &[0x3c00, 0x3c00], 0, 0x3f80_0008);
 }
 
 /// On the instruction families that have an FP8 unit.
