@@ -8,8 +8,16 @@ use common::{Bench, json, run};
 fn conformance_of_the_vectors_inside_the_binary() {
     let report = json(0, &["conformance", "--json"]);
     let files = report["files"].as_array().unwrap();
-    assert_eq!(files.len(), 7);
-    assert!(files.iter().all(|f| f["failed"] == 0 && f["passed"].as_u64().unwrap() > 0));
+    assert_eq!(files.len(), 10);
+    assert!(files.iter().all(|f| f["failed"] == 0 && f["not_covered"] == 0 && f["passed"].as_u64().unwrap() > 0));
+    assert_eq!(report["not_covered"].as_array().unwrap().len(), 0);
+    let rows = report["instructions"].as_array().unwrap();
+    let sum = |key: &str| rows.iter().map(|r| r[key].as_u64().unwrap()).sum::<u64>();
+    assert_eq!((sum("vectors"), sum("passed")), (45_488, 45_488));
+    assert!(rows.iter().all(|r| r["answers"] == "simulated" && r["confidence"].is_string()));
+    let architectures = report["architectures"].as_array().unwrap();
+    assert_eq!(architectures.len(), 10);
+    assert!(architectures.iter().any(|a| a["architecture"] == "CDNA3" && a["passed"] == 5_506));
 }
 
 #[test]
@@ -77,6 +85,7 @@ fn bad_input_says_what_and_what_to_do() {
         (&["generate", "--prompt", "x", "--max-new-tokens", "100000"], "positions"),
         (&["audit", &missing, "--key", &key], "no-such"),
         (&["mufu", "show", "3f8"], "8 hex digits"),
+        (&["emulator", "profiles", "sm_42"], "sm_90 (Hopper)"),
         (&["mufu", "fit", &missing], "no-such"),
         (&["model", "info", &missing], "no-such"),
     ];
@@ -134,4 +143,27 @@ fn model_info_names_the_embedded_model() {
     let info = json(0, &["model", "info", "--json"]);
     assert_eq!(info["parameters"], 1_771_200);
     assert_eq!(info["layers"], 4);
+}
+
+#[test]
+fn emulator_profiles_show_rules_switches_and_marks() {
+    let all = json(0, &["emulator", "profiles", "--json"]);
+    let profiles = all["profiles"].as_array().unwrap();
+    assert_eq!(profiles.len(), 11);
+    for profile in profiles {
+        assert!(!profile["instructions"].as_array().unwrap().is_empty());
+        for switch in profile["switches"].as_array().unwrap() {
+            for key in ["name", "value", "confidence", "source", "meaning", "alternatives"] {
+                assert!(!switch[key].as_str().unwrap().is_empty(), "{switch}");
+            }
+        }
+    }
+    let ampere = json(0, &["emulator", "profiles", "ampere", "--json"]);
+    assert_eq!(ampere["profiles"].as_array().unwrap().len(), 2);
+    let (code, out, _) = run(&["emulator", "profiles", "gfx908"]);
+    assert_eq!(code, 0);
+    for word in ["CDNA1", "E-FDPA", "zero-sum-sign", "positive", "nan-payload"] {
+        assert!(out.contains(word), "{word}: {out}");
+    }
+    assert!(!out.contains("fp8-k16-split"), "a switch that nothing reads is not shown: {out}");
 }

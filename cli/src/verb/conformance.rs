@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, bail};
 use comfy_table::{Cell, CellAlignment};
 use emulator::conformance::{Answers, FileReport, judge};
-use emulator::profile::ZeroPolicy;
+use emulator::profile::{Profile, ZeroPolicy};
 use serde::Serialize;
 
 use crate::output::{Format, Outcome, progress, table};
@@ -28,6 +28,9 @@ pub(super) static BUILT_IN: &[(&str, &[u8])] = built_in![
     "hopper.jsonl",
     "blackwell.jsonl",
     "rtx_blackwell.jsonl",
+    "cdna1.jsonl",
+    "cdna2.jsonl",
+    "cdna3.jsonl",
 ];
 
 /// Options.
@@ -60,7 +63,72 @@ struct Report {
     schema: &'static str,
     zero_policy: String,
     files: Vec<FileReport>,
+    /// The files together, an instruction of an architecture a row.
+    instructions: Vec<Row>,
+    /// The same, an architecture a row.
+    architectures: Vec<Row>,
     not_covered: BTreeSet<String>,
+}
+
+#[derive(Clone, Debug, Serialize)]
+struct Row {
+    architecture: String,
+    /// Absent in rows of a whole architecture.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    instruction: Option<String>,
+    /// Where the answers come from: `hardware` or `simulated`.
+    answers: &'static str,
+    /// How well the rule that ran is established: `HW`, `XM`, `ISA` or `?`; absent if no rule covers it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    confidence: Option<&'static str>,
+    vectors: usize,
+    passed: usize,
+    failed: usize,
+    unsupported: usize,
+}
+
+impl Row {
+    fn add(&mut self, other: &Self) {
+        self.vectors += other.vectors;
+        self.passed += other.passed;
+        self.failed += other.failed;
+        self.unsupported += other.unsupported;
+    }
+}
+
+/// Rows by architecture (oldest first) and instruction, files merged; and the same by architecture alone.
+fn rows(files: &[FileReport]) -> (Vec<Row>, Vec<Row>) {
+    let mut instructions: Vec<Row> = Vec::new();
+    let mut architectures: Vec<Row> = Vec::new();
+    for group in files.iter().flat_map(|f| &f.groups) {
+        let row = Row {
+            architecture: group.arch.clone(),
+            instruction: Some(group.instruction.clone()),
+            answers: if group.hardware { "hardware" } else { "simulated" },
+            confidence: group.confidence,
+            vectors: group.total,
+            passed: group.passed,
+            failed: group.failed,
+            unsupported: group.not_covered,
+        };
+        merge(&mut architectures, Row { instruction: None, confidence: None, ..row.clone() });
+        merge(&mut instructions, row);
+    }
+    let age = |row: &Row| {
+        let known = Profile::all().iter().position(|p| p.architecture == row.architecture);
+        (known.unwrap_or(usize::MAX), row.answers)
+    };
+    instructions.sort_by_key(age);
+    architectures.sort_by_key(age);
+    (instructions, architectures)
+}
+
+fn merge(rows: &mut Vec<Row>, row: Row) {
+    let key = |r: &Row| (r.architecture.clone(), r.instruction.clone(), r.answers);
+    match rows.iter_mut().find(|r| key(r) == key(&row)) {
+        Some(known) => known.add(&row),
+        None => rows.push(row),
+    }
 }
 
 /// Runs the verb.
@@ -75,10 +143,13 @@ pub fn run(args: Args) -> anyhow::Result<Outcome> {
         None => from_binary(answers)?,
     };
     let not_covered = files.iter().flat_map(FileReport::uncovered).collect();
+    let (instructions, architectures) = rows(&files);
     let report = Report {
         schema: "lastbit/conformance/v1",
         zero_policy: format!("{:?}", args.zero_policy).to_lowercase(),
         files,
+        instructions,
+        architectures,
         not_covered,
     };
     args.format.print(&report, |out| print_text(out, &report))?;
@@ -139,24 +210,19 @@ fn find(folder: &Path, found: &mut Vec<PathBuf>) -> io::Result<()> {
 }
 
 fn print_text(out: &mut dyn Write, report: &Report) -> io::Result<()> {
-    let mut table =
-        table(["file", "architecture", "instruction", "answers", "vectors", "passed", "failed", "not covered"]);
-    for file in &report.files {
-        for group in &file.groups {
-            let mut row = vec![
-                Cell::new(&file.file),
-                Cell::new(&group.arch),
-                Cell::new(&group.instruction),
-                Cell::new(if group.hardware { "hardware" } else { "simulated" }),
-            ];
-            row.extend(
-                [group.total, group.passed, group.failed, group.not_covered]
-                    .map(|n| Cell::new(n).set_alignment(CellAlignment::Right)),
-            );
-            table.add_row(row);
-        }
+    let mut t = table(["architecture", "instruction", "answers", "rule", "vectors", "passed", "failed", "unsupported"]);
+    for row in &report.instructions {
+        t.add_row(cells(
+            row,
+            &[row.instruction.as_deref().unwrap_or_default(), row.answers, row.confidence.unwrap_or("-")],
+        ));
     }
-    writeln!(out, "{table}")?;
+    writeln!(out, "{t}\n")?;
+    let mut t = table(["architecture", "answers", "vectors", "passed", "failed", "unsupported"]);
+    for row in &report.architectures {
+        t.add_row(cells(row, &[row.answers]));
+    }
+    writeln!(out, "{t}\n")?;
     for file in &report.files {
         writeln!(
             out,
@@ -171,6 +237,11 @@ fn print_text(out: &mut dyn Write, report: &Report) -> io::Result<()> {
             )?;
         }
     }
+    writeln!(
+        out,
+        "\nanswers: recorded on hardware, or simulated. rule: HW reproduces recorded hardware outputs, XM rests on a simulator, \
+         ISA is stated by the manual, ? is open (`lastbit emulator profiles`)."
+    )?;
     if !report.not_covered.is_empty() {
         writeln!(
             out,
@@ -179,4 +250,13 @@ fn print_text(out: &mut dyn Write, report: &Report) -> io::Result<()> {
         )?;
     }
     Ok(())
+}
+
+fn cells(row: &Row, words: &[&str]) -> Vec<Cell> {
+    let numbers = [row.vectors, row.passed, row.failed, row.unsupported];
+    std::iter::once(row.architecture.as_str())
+        .chain(words.iter().copied())
+        .map(Cell::new)
+        .chain(numbers.map(|n| Cell::new(n).set_alignment(CellAlignment::Right)))
+        .collect()
 }

@@ -3,6 +3,7 @@
 mod audit;
 mod conformance;
 mod doctor;
+mod emulator;
 mod generate;
 mod keygen;
 mod log;
@@ -25,6 +26,8 @@ pub enum Verb {
     Demo(demo::Args),
     /// Check that this build, on this machine, is fit to audit
     Doctor(doctor::Args),
+    /// Show which arithmetic each GPU generation has, how sure it is, and what is open
+    Emulator(emulator::Args),
     /// Audit a log and explain each finding in words: first difference, growth, cause, what else would fit
     #[command(after_help = EXIT_CODES)]
     Explain(audit::ExplainArgs),
@@ -49,6 +52,7 @@ impl Verb {
             Verb::Audit(args) => audit::run(args),
             Verb::Demo(args) => demo::run(args),
             Verb::Doctor(args) => doctor::run(args),
+            Verb::Emulator(args) => emulator::run(args),
             Verb::Explain(args) => audit::explain(args),
             Verb::Conformance(args) => conformance::run(args),
             Verb::Generate(args) => generate::run(args),

@@ -22,7 +22,7 @@ pub enum ExecError {
     #[error("not a valid module: {0}")]
     Invalid(Box<ptx::ValidateError>),
     /// The module is for newer GPUs than the profile's.
-    #[error("a module with .target sm_{target} does not run on {profile}; choose a newer profile")]
+    #[error("a module with .target sm_{target} does not run on {profile}; choose a profile of sm_{target} or newer")]
     Target {
         /// The module's target.
         target: u32,

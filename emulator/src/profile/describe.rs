@@ -45,7 +45,7 @@ pub struct RowDescription {
     pub confidence: &'static str,
     /// On what data.
     pub source: &'static str,
-    /// Whether NaN bits are claimed, or only that a result is NaN.
+    /// `canonical`: NaN bits are claimed; `class`: only that a result is NaN; `none`: there is no NaN.
     pub nan: &'static str,
     /// Names of the switches it reads.
     pub switches: Vec<&'static str>,
@@ -109,7 +109,11 @@ impl Profile {
             rule: rule(row.op),
             confidence: row.confidence.mark(),
             source: row.source,
-            nan: if self.nan_is_a_class(row) { "class" } else { "canonical" },
+            nan: match (row.d.is_integer(), self.nan_is_a_class(row)) {
+                (true, _) => "none",
+                (false, true) => "class",
+                (false, false) => "canonical",
+            },
             switches: row.switches().into_iter().map(SwitchName::name).collect(),
         }
     }
