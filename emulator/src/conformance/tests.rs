@@ -66,3 +66,28 @@ fn a_report_serialises() {
         assert!(json.get(key).is_some(), "{key}");
     }
 }
+
+#[test]
+fn block_scales_must_be_there_and_as_many_as_blocks() {
+    let line = |scales: &str| {
+        let zeros = "0".repeat(64);
+        format!(
+            r#"{{"arch":"RTX Blackwell","op":"mma.block_scale","inst":"m16n8k64.block16.f32.e2m1.e2m1.f32.ue4m3","a":"{zeros}","b":"{zeros}","c":"3f800000","d":"3f800000"{scales}}}"#
+        )
+    };
+    let report = run(&line(r#","sa":"38383838","sb":"38383838""#)).unwrap();
+    assert_eq!((report.passed, report.groups[0].profile, report.groups[0].confidence), (1, Some("sm_120"), Some("XM")));
+    let good = r#","sa":"38383838""#;
+    let with_scales = GOOD.replace('}', &format!("{good}}}"));
+    let cases = [
+        (line(""), "field `sa` is missing"),
+        (line(good), "field `sb` is missing"),
+        (line(r#","sa":"383838","sb":"38383838""#), "`sa` has 6 hex digits, not 8"),
+        (line(r#","sa":"38383838","sb":"3838383g""#), "`sb` is not hexadecimal"),
+        (with_scales, "field `sa` is present"),
+    ];
+    for (bad, message) in cases {
+        let error = run(&bad).unwrap_err().to_string();
+        assert!(error.contains("t.jsonl:1:") && error.contains(message), "{bad}: {error}");
+    }
+}
