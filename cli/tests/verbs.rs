@@ -87,6 +87,9 @@ fn bad_input_says_what_and_what_to_do() {
         (&["mufu", "show", "3f8"], "8 hex digits"),
         (&["emulator", "profiles", "sm_42"], "sm_90 (Hopper)"),
         (&["mufu", "fit", &missing], "no-such"),
+        (&["mufu", "probe", &missing, "--device", "cuda"], "drives no GPU"),
+        (&["mufu", "probe", &missing, "--only", "tanh-1-2"], "rcp-1-2"),
+        (&["mufu", "probe", &missing, "--profile", "sm_42"], "sm_42"),
         (&["model", "info", &missing], "no-such"),
     ];
     for (args, words) in cases {
@@ -136,6 +139,51 @@ fn mufu_show_evaluates() {
     assert_eq!(value["rcp"], "3f2aaaab");
     assert_eq!(value["rsq"], "3f5105eb");
     assert_eq!(value["lg2"], "3f15c01b");
+}
+
+/// The kernels run on the emulated device, their files fit, and the built-in coefficients come back. A unit that differs in
+/// one output is kept as a correction table instead, which can be read back.
+#[test]
+fn mufu_probe_then_fit_gives_the_profile_back() {
+    let scratch = tempfile::tempdir().unwrap();
+    let path = |name: &str| scratch.path().join(name).to_str().unwrap().to_owned();
+    let (dumps, profile, changed) = (path("dumps"), path("profile.txt"), path("changed.txt"));
+    let probed = json(0, &["mufu", "probe", &dumps, "--json"]);
+    assert_eq!(probed["dumps"].as_array().unwrap().len(), 10);
+    let ptx = std::fs::read_to_string(path("dumps/probe.ptx")).unwrap();
+    let how = std::fs::read_to_string(path("dumps/PROBE.txt")).unwrap();
+    assert!(ptx.contains(".entry probe_ex2") && how.contains("cuLaunchKernel") && how.contains("ex2-neg1-neg2.bits"));
+    assert_eq!(run(&["mufu", "probe", &dumps]).0, 2, "nothing is overwritten");
+
+    let fitted = json(0, &["mufu", "fit", &dumps, "--out", &profile, "--json"]);
+    assert_eq!(fitted["same_as_built_in"], true);
+    assert_eq!(fitted["sine_arguments"], serde_json::json!(["multiply-rz"]));
+    assert_eq!(fitted["functions"].as_array().unwrap().len(), 5);
+    let operands = ["3fc00000", "c0490fdb", "00000001"];
+    let show = |more: &[&str]| json(0, &[&["mufu", "show", "--json"], more, &operands].concat())["values"].clone();
+    assert_eq!(show(&["--profile", &profile]), show(&[]));
+
+    let file = path("dumps/rcp-1-2.bits");
+    let mut bytes = std::fs::read(&file).unwrap();
+    bytes[4 * 0x40_0000] ^= 1; // the result for 1.5
+    std::fs::write(&file, bytes).unwrap();
+    let fitted = json(1, &["mufu", "fit", &dumps, "--out", &changed, "--json"]);
+    assert_eq!(fitted["functions"][0]["misfit_segments"], serde_json::json!([64]));
+    assert_eq!(fitted["functions"][0]["correction_table"], true);
+    let (before, after) = (show(&[]), show(&["--profile", &changed]));
+    assert_eq!((&before[0]["rcp"], &after[0]["rcp"]), (&"3f2aaaab".into(), &"3f2aaaaa".into()));
+    assert_eq!(before[1], after[1]);
+}
+
+#[test]
+fn mufu_probe_can_write_the_kernels_alone() {
+    let scratch = tempfile::tempdir().unwrap();
+    let folder = scratch.path().join("kernels");
+    let report = json(0, &["mufu", "probe", folder.to_str().unwrap(), "--device", "none", "--json"]);
+    assert_eq!(report["dumps"], serde_json::json!([]));
+    let mut names: Vec<_> = std::fs::read_dir(&folder).unwrap().map(|e| e.unwrap().file_name()).collect();
+    names.sort();
+    assert_eq!(names, ["PROBE.txt", "probe.ptx"]);
 }
 
 #[test]

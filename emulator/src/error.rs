@@ -80,4 +80,12 @@ pub enum Error {
         /// What is wrong, and what is expected.
         problem: String,
     },
+    /// An operation, or a corner of one, whose bits nobody has made public.
+    #[error("`{operation}` has no public model: {probe} would settle it")]
+    Unsupported {
+        /// The operation, as PTX or CUDA writes it.
+        operation: &'static str,
+        /// The measurement that is missing.
+        probe: &'static str,
+    },
 }

@@ -26,14 +26,19 @@
 //! generation from a table row and a vector file: `docs/adding-an-architecture.md`.
 
 pub mod conformance;
+pub mod cuda_math;
 mod error;
 pub mod exec;
 pub mod format;
 pub mod mma;
 pub mod mufu;
+pub mod open;
 pub mod profile;
+pub mod reduce;
 pub mod round;
 pub mod scalar;
 pub mod simd;
+pub mod standing;
+pub mod walk;
 
 pub use error::Error;

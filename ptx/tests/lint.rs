@@ -91,7 +91,7 @@ fn special_functions() {
 fn flushing() {
     let body = "mov.f32 %f0, 0f00000000; add.rn.ftz.f32 %f1, %f0, %f0; ret;";
     breaks(Rule::Ftz, body);
-    let allowed = LintOptions { allow_ftz: true };
+    let allowed = LintOptions { allow_ftz: true, ..LintOptions::default() };
     assert_eq!(lint_with(&module(body), &allowed), []);
     for op in [
         "fma.rn.ftz.f32 %f1, %f0, %f0, %f0",

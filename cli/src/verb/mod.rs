@@ -39,7 +39,7 @@ pub enum Verb {
     Log(log::Args),
     /// Show what a model folder holds
     Model(model::Args),
-    /// Fit or show the special function unit's coefficients
+    /// Probe, fit or show the special function unit
     Mufu(mufu::Args),
     /// Check a signed report, or draw its page again from the signed bytes
     Report(report::Args),

@@ -449,9 +449,10 @@ pub(super) enum Inst {
         d: Any,
         a: Any,
     },
-    /// `.approx.ftz`.
+    /// `.approx[.ftz]`.
     Mufu {
         function: Function,
+        ftz: bool,
         d: Slot,
         a: Slot,
     },

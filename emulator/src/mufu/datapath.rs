@@ -6,7 +6,7 @@
 //! S = a * 2^a_shift + b * r + c * square(r) * 2^c_shift + bias          result = S >> shift
 //! ```
 //!
-//! The four functions differ only in the constants ([`Datapath`]). Source: `specs/gpu-arithmetic.md` 6.2-6.5 and
+//! The functions differ only in the constants ([`Datapath`]). Source: `specs/gpu-arithmetic.md` 6.2-6.6 and
 //! `specs/kernel-recipes.md` 2.1.
 
 use super::Row;
@@ -42,6 +42,10 @@ pub const EX2: Datapath =
 /// LG2: the upper 6 fraction bits choose the segment.
 pub const LG2: Datapath =
     Datapath { segments: 64, remainder_bits: 17, a_shift: 12, c_shift: 1, square_shift: 0, bias: 0x3345, shift: 2 };
+/// SIN and COS: the upper 6 of 23 fraction bits of a quadrant choose the segment. Neither rounded nor shifted: the sum
+/// itself is normalised and truncated.
+pub const SIN: Datapath =
+    Datapath { segments: 64, remainder_bits: 17, a_shift: 11, c_shift: 0, square_shift: 0, bias: 0, shift: 0 };
 
 impl Datapath {
     /// Splits a fraction (RSQ: with the parity bit above it) into segment and remainder.

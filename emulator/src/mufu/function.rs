@@ -14,9 +14,9 @@ pub enum Function {
     Ex2,
     /// Base-2 logarithm (`lg2.approx.ftz.f32`).
     Lg2,
-    /// Sine (`sin.approx.f32`). No model.
+    /// Sine (`sin.approx.ftz.f32`).
     Sin,
-    /// Cosine (`cos.approx.f32`). No model.
+    /// Cosine (`cos.approx.ftz.f32`). Shares the coefficients of the sine.
     Cos,
     /// Square root (`sqrt.approx.f32`). No model.
     Sqrt,
@@ -26,7 +26,10 @@ pub enum Function {
 
 impl Function {
     /// The functions that have a model.
-    pub const MODELLED: [Self; 4] = [Self::Rcp, Self::Rsq, Self::Ex2, Self::Lg2];
+    pub const MODELLED: [Self; 6] = [Self::Rcp, Self::Rsq, Self::Ex2, Self::Lg2, Self::Sin, Self::Cos];
+
+    /// The functions that have coefficients of their own: [`Function::MODELLED`] without the cosine.
+    pub const TABULATED: [Self; 5] = [Self::Rcp, Self::Rsq, Self::Ex2, Self::Lg2, Self::Sin];
 
     /// All functions.
     pub const ALL: [Self; 8] =
@@ -67,7 +70,11 @@ impl Function {
                 (Confidence::Open, "very likely: the largest error and single published values agree")
             }
             (Self::Ex2 | Self::Lg2, _) => (Confidence::Open, "likely: the error bounds of the manuals agree"),
-            (Self::Sin | Self::Cos | Self::Sqrt | Self::Tanh, _) => (Confidence::Open, "no model"),
+            (Self::Sin | Self::Cos, _) => (
+                Confidence::Open,
+                "table likely: the error bounds of the manuals agree; how the argument is reduced is open",
+            ),
+            (Self::Sqrt | Self::Tanh, _) => (Confidence::Open, "no model"),
         }
     }
 
@@ -77,10 +84,7 @@ impl Function {
     /// [`Error::UnsupportedMufu`] names the probe of a real unit that would settle the others.
     pub fn model(self) -> Result<(), Error> {
         let probe = match self {
-            Self::Rcp | Self::Rsq | Self::Ex2 | Self::Lg2 => return Ok(()),
-            Self::Sin | Self::Cos => {
-                "every MUFU.SIN and MUFU.COS operand of [0, 1) in steps of one ulp, and how the argument is reduced"
-            }
+            Self::Rcp | Self::Rsq | Self::Ex2 | Self::Lg2 | Self::Sin | Self::Cos => return Ok(()),
             Self::Sqrt => "every sqrt.approx.f32 operand of [1, 4), to tell x * RSQ(x) from a unit of its own",
             Self::Tanh => "every tanh.approx.f32 operand of [2^-14, 16)",
         };

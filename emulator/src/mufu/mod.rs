@@ -1,4 +1,5 @@
-//! The special function unit (MUFU), bit for bit: reciprocal, reciprocal square root, base-2 exponential and logarithm.
+//! The special function unit (MUFU), bit for bit: reciprocal, reciprocal square root, base-2 exponential and logarithm,
+//! sine and cosine.
 //!
 //! The unit splits a significand into a segment number and a remainder `r`, and evaluates one quadratic polynomial per
 //! segment on integers, with a squarer that truncates each partial product ([`datapath`]). The coefficients are data
@@ -10,12 +11,16 @@
 //! exhaustive probes of RCP and RSQ on A100, L40S and H100 equal those of this model to the last digit; EX2 has strong,
 //! LG2 weaker evidence.
 //!
-//! Deliberately missing, and refused by name ([`Function::model`]): SIN, COS, TANH, SQRT, the 64-bit high-word and the
-//! 16-bit modes.
+//! [`approx`] has the `.approx` instructions of PTX, which wrap the unit; [`probe`] the kernels that dump it on a card.
+//!
+//! Deliberately missing, and refused by name ([`Function::model`], [`crate::open`]): TANH, SQRT, the 64-bit high-word and
+//! the 16-bit modes.
 
+pub mod approx;
 pub mod datapath;
 pub mod fit;
 pub mod lanes;
+pub mod probe;
 
 mod ex2;
 mod function;
@@ -23,6 +28,7 @@ mod lg2;
 mod listing;
 mod rcp;
 mod rsq;
+mod sine;
 mod tables;
 mod text;
 
@@ -31,6 +37,7 @@ pub use function::Function;
 pub use lg2::lg2;
 pub use rcp::rcp;
 pub use rsq::rsq;
+pub use sine::{SineArgument, cos, sin};
 pub use tables::{MufuTables, Row, Rows, Unit};
 
 use datapath::Datapath;

@@ -1,7 +1,7 @@
 //! The coefficients of the unit, or what stands in for them.
 
 use super::datapath::Datapath;
-use super::fit::{A_LIMIT, B_LIMIT, C_LIMIT, Outcome};
+use super::fit::{A_LIMIT, Limits, Outcome};
 use super::{Function, LEADING, listing};
 use crate::Error;
 use std::sync::{Arc, OnceLock};
@@ -66,12 +66,16 @@ impl<const N: usize> Unit<N> {
 }
 
 /// Everything the unit's functions look up.
+///
+/// A profile without sine and cosine has none of them: [`sin`](super::sin()) refuses it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MufuTables {
     pub(super) rcp: Unit<128>,
     pub(super) rsq: Unit<128>,
     pub(super) ex2: Unit<64>,
     pub(super) lg2: Rows<64>,
+    /// Sine and cosine; absent from profiles fitted without dumps of them.
+    pub(super) sin: Option<Rows<64>>,
 }
 
 impl MufuTables {
@@ -105,11 +109,25 @@ impl MufuTables {
                 });
             }
         };
+        let sin = match of(Function::Sin) {
+            None => None,
+            Some(Outcome::Rows(rows)) => Some(rows_of(Function::Sin, rows)?),
+            Some(Outcome::Listed(_)) => {
+                return Err(Error::MufuDump {
+                    name: Function::Sin.name().to_owned(),
+                    problem:
+                        "it does not fit, and outputs of truncated sums do not list those of other quadrants; fit it \
+                              without its dumps and keep them"
+                            .to_owned(),
+                });
+            }
+        };
         Ok(Self {
             rcp: unit_of(Function::Rcp, unit(Function::Rcp)?, &[0x3f80_0000])?,
             rsq: unit_of(Function::Rsq, unit(Function::Rsq)?, &[0x3f80_0000, 0x4000_0000])?,
             ex2: unit_of(Function::Ex2, unit(Function::Ex2)?, &[0x3f80_0000])?,
             lg2,
+            sin,
         })
     }
 
@@ -127,7 +145,8 @@ impl MufuTables {
             Function::Rsq => all(&self.rsq),
             Function::Ex2 => all(&self.ex2),
             Function::Lg2 => Some((0..64).map(|i| self.lg2.row(i)).collect()),
-            Function::Sin | Function::Cos | Function::Sqrt | Function::Tanh => None,
+            Function::Sin | Function::Cos => self.sin.as_ref().map(|rows| (0..64).map(|i| rows.row(i)).collect()),
+            Function::Sqrt | Function::Tanh => None,
         }
     }
 }
@@ -137,9 +156,10 @@ pub(super) fn rows_of<const N: usize>(function: Function, rows: &[Row]) -> Resul
     let refuse = |problem| Error::MufuDump { name: function.name().to_owned(), problem };
     let rows: &[Row; N] =
         rows.try_into().map_err(|_| refuse(format!("it has {} segments; the unit has {N}", rows.len())))?;
-    let fits = |row: &Row| (0..=A_LIMIT).contains(&row.a) && row.b.abs() < B_LIMIT && row.c.abs() < C_LIMIT;
+    let limits = Limits::of(function);
+    let fits = |row: &Row| (0..=A_LIMIT).contains(&row.a) && row.b.abs() < limits.b && row.c.abs() < limits.c;
     match rows.iter().position(|row| !fits(row)) {
-        Some(i) => Err(refuse(format!("segment {i}: a coefficient is wider than the unit's (26, 16 and 10 bits)"))),
+        Some(i) => Err(refuse(format!("segment {i}: a coefficient is wider than the unit's ({})", limits.text))),
         None => Ok(Rows::new(rows)),
     }
 }

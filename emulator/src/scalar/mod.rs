@@ -16,6 +16,8 @@
 //! [`lanes`] holds the same operations over the 32 lanes of a warp, written without branches; each is bit-compared with
 //! its function here.
 //!
+//! Approximate forms (`.approx`) are [`crate::mufu::approx`]; what nobody has described is listed in [`crate::open`].
+//!
 //! Missing on purpose: status flags (PTX has none), signalling NaNs (PTX does not distinguish them).
 
 mod float;
@@ -23,33 +25,50 @@ pub mod lanes;
 
 mod abs_neg;
 mod add;
+mod atomic;
 mod compare;
 mod cvt_float;
 mod cvt_int;
+mod cvt_narrow;
 mod div;
 mod fma;
 mod min_max;
+mod mixed;
 mod mul;
+mod packed;
 mod rcp;
+mod redux;
+mod relu;
 mod round_int;
 mod sqrt;
+mod stochastic;
 
 pub use crate::format::f32_to_tf32;
 pub use crate::round::Rounding;
 pub use abs_neg::{abs, neg};
 pub use add::{add, sub};
+pub use atomic::{AtomicOp, AtomicSpace, accumulate, atomic};
 pub use compare::{Compare, compare};
 pub use cvt_float::{convert, convert_satfinite, pack2, widen_bf16, widen_f16};
 pub use cvt_int::{Int, from_int, to_int};
+pub use cvt_narrow::{
+    Narrow, ScaleRounding, bf16_to_ue8m0, half_to_narrow, narrow_to_bf16, narrow_to_f16, pack_narrow, to_narrow,
+    to_ue8m0, ue8m0_to_bf16, unpack_narrow,
+};
 pub use div::div;
 pub use float::{Bf16, F16, F32, F64, Ieee};
 use float::{Magnitude, Unpacked};
 pub use fma::fma;
-pub use min_max::{max, min};
+pub use min_max::{MinMax, Signs, max, max_with, max3, min, min_with, min3};
+pub use mixed::{add_mixed, fma_mixed, sub_mixed};
 pub use mul::mul;
+pub use packed::{Bf16x2, F16x2, F32x2, Packed, add_x2, fma_x2, map, max_x2, min_x2, mul_x2, sub_x2, zip};
 pub use rcp::rcp;
+pub use redux::{ReduxOp, redux, redux_f32};
+pub use relu::relu;
 pub use round_int::round_to_integral;
 pub use sqrt::sqrt;
+pub use stochastic::{Stochastic, convert_stochastic};
 
 /// The modifiers of an arithmetic instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

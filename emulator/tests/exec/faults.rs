@@ -208,8 +208,8 @@ fn launches_are_checked_before_anything_runs() {
 fn what_is_not_supported_is_refused_by_name() {
     for (body, reason) in [
         ("add.f32 %f, %f, %f;", "without a rounding"),
-        ("sin.approx.ftz.f32 %f, %f;", "sin"),
-        ("rcp.approx.f32 %f, %f;", "without .ftz"),
+        ("sqrt.approx.ftz.f32 %f, %f;", "sqrt"),
+        ("sqrt.approx.f32 %f, %f;", "has no model"),
         ("tanh.approx.f32 %f, %f;", "tanh"),
         ("cvta.to.shared.u64 %w, %w;", "generic address"),
         ("cvt.sat.u32.s32 %r, %t;", ".sat"),

@@ -4,7 +4,7 @@ use crate::data;
 use emulator::mufu::fit::{Dump, correctly_rounded};
 use emulator::mufu::{self, Function, MufuTables};
 
-fn fnv(results: impl Iterator<Item = u32>) -> u64 {
+pub fn fnv(results: impl Iterator<Item = u32>) -> u64 {
     results
         .flat_map(u32::to_le_bytes)
         .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3))

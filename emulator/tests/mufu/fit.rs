@@ -14,7 +14,14 @@ fn the_fit_reproduces_the_committed_profile_and_leaves_nothing_open() {
             assert_eq!((segment.triples, segment.mismatches), (1, 0), "{} segment {i}", fitted.function);
         }
     }
-    assert!(report.tables == *MufuTables::g80(), "`lastbit mufu fit` finds other coefficients than the committed ones");
+    for function in [Function::Rcp, Function::Rsq, Function::Ex2, Function::Lg2] {
+        let (fitted, built_in) = (report.tables.rows(function), MufuTables::g80().rows(function));
+        assert!(
+            fitted == built_in,
+            "`lastbit mufu fit` finds other coefficients of {function} than the committed ones"
+        );
+    }
+    assert_eq!((report.tables.rows(Function::Sin), report.sine_arguments.len()), (None, 0), "no dumps of the sine");
     // Golden values outside the dumps change nothing.
     let with_samples = fit_all(&dumps, &data::samples()).expect("dumps and golden values fit together");
     assert_eq!(with_samples.tables, report.tables);
@@ -98,5 +105,5 @@ fn unusable_dumps_are_refused() {
     let rsq = data::dump("rsq-1-2");
     assert!(fit(Function::Rcp, std::slice::from_ref(&rsq), &[]).is_err(), "a dump of another function");
     assert!(fit(Function::Rsq, &[rsq], &[]).is_err(), "half of the segments");
-    assert!(fit(Function::Sin, &[], &[]).is_err(), "no model");
+    assert!(fit(Function::Sin, &[], &[]).is_err(), "no outputs");
 }

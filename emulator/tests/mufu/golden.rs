@@ -1,7 +1,7 @@
 //! Single operands: the golden file, the golden vectors of `specs/kernel-recipes.md` 2.4, special cases.
 
 use crate::data;
-use emulator::mufu::{self, Function, MufuTables};
+use emulator::mufu::{self, Function, MufuTables, SineArgument};
 
 fn model(function: Function, x: u32) -> Option<u32> {
     let tables = MufuTables::g80();
@@ -10,6 +10,9 @@ fn model(function: Function, x: u32) -> Option<u32> {
         Function::Rsq => mufu::rsq(tables, x),
         Function::Ex2 => mufu::ex2(tables, x),
         Function::Lg2 => mufu::lg2(tables, x),
+        // The argument path of the golden file.
+        Function::Sin => mufu::sin(tables, SineArgument::FixedPoint, x).expect("the built-in profile has a sine"),
+        Function::Cos => mufu::cos(tables, SineArgument::FixedPoint, x).expect("the built-in profile has a sine"),
         _ => return None,
     })
 }
@@ -76,7 +79,7 @@ fn a_published_exponential_agrees() {
 
 #[test]
 fn functions_without_a_model_name_the_missing_probe() {
-    for function in [Function::Sin, Function::Cos, Function::Sqrt, Function::Tanh] {
+    for function in [Function::Sqrt, Function::Tanh] {
         let message = function.model().expect_err("no model").to_string();
         assert!(message.contains(function.name()) && message.contains("a dump of"), "{message}");
     }

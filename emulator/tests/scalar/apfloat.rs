@@ -1,13 +1,15 @@
-//! Every arithmetic reference against `rustc_apfloat`, in four roundings and four formats.
+//! Every arithmetic reference against `rustc_apfloat`, in five roundings and four formats.
 
 use crate::cases::{Random, boundary, operand, pair, triple};
 use emulator::scalar::{self, Bf16, F16, F32, F64, Ieee, Int, Mods, Rounding};
 use rustc_apfloat::ieee::{BFloat, Double, Half, Single};
 use rustc_apfloat::{Float, FloatConvert, Round};
 
-pub const MODES: [Rounding; 4] = [Rounding::NearestEven, Rounding::TowardZero, Rounding::Down, Rounding::Up];
+/// Those of PTX arithmetic, and ties away from zero, which PTX has for TF32 only.
+pub const MODES: [Rounding; 5] =
+    [Rounding::NearestEven, Rounding::TowardZero, Rounding::Down, Rounding::Up, Rounding::NearestAway];
 
-fn round(rounding: Rounding) -> Round {
+pub fn round(rounding: Rounding) -> Round {
     match rounding {
         Rounding::NearestEven => Round::NearestTiesToEven,
         Rounding::NearestAway => Round::NearestTiesToAway,
@@ -18,7 +20,7 @@ fn round(rounding: Rounding) -> Round {
 }
 
 /// A format of ours and the same format of the oracle.
-trait Oracle: Ieee {
+pub trait Oracle: Ieee {
     type Float: Float + Copy;
 
     fn float(bits: Self::Bits) -> Self::Float {
@@ -76,7 +78,7 @@ fn check3<F: Oracle>(a: F::Bits, b: F::Bits, c: F::Bits) {
     }
 }
 
-fn arithmetic<F: Oracle>(seed: u64, cases: usize) {
+pub fn arithmetic<F: Oracle>(seed: u64, cases: usize) {
     let patterns = boundary::<F>();
     for &a in &patterns {
         for &b in &patterns {
@@ -99,25 +101,25 @@ fn arithmetic<F: Oracle>(seed: u64, cases: usize) {
 
 #[test]
 fn f32_arithmetic_agrees() {
-    arithmetic::<F32>(1, 250_000);
+    arithmetic::<F32>(1, 150_000);
 }
 
 #[test]
 fn f16_arithmetic_agrees() {
-    arithmetic::<F16>(2, 150_000);
+    arithmetic::<F16>(2, 100_000);
 }
 
 #[test]
 fn bf16_arithmetic_agrees() {
-    arithmetic::<Bf16>(3, 150_000);
+    arithmetic::<Bf16>(3, 100_000);
 }
 
 #[test]
 fn f64_arithmetic_agrees() {
-    arithmetic::<F64>(4, 150_000);
+    arithmetic::<F64>(4, 100_000);
 }
 
-fn narrows<S: Oracle, D: Oracle>(a: S::Bits)
+pub fn narrows<S: Oracle, D: Oracle>(a: S::Bits)
 where
     S::Float: FloatConvert<D::Float>,
 {

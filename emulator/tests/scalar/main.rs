@@ -2,7 +2,10 @@
 
 mod apfloat;
 mod cases;
+mod deep;
+mod forms;
 mod host;
 mod lanes;
+mod narrow;
 mod rules;
 mod softfloat;

@@ -1,4 +1,4 @@
-//! Berkeley SoftFloat as a second oracle for f32 and f16, and the only one for square roots in every rounding.
+//! Berkeley SoftFloat as a second oracle for f32, f16 and f64, and the only one for square roots in every rounding.
 #![allow(unsafe_code)]
 
 use crate::apfloat::MODES;
@@ -32,10 +32,52 @@ fn f16_bits(x: sf::float16_t) -> u64 {
     canonical(u64::from(x.v), 1 << 15, 0x7c00)
 }
 
+fn f64_bits(x: sf::float64_t) -> u64 {
+    canonical(x.v, 1 << 63, 0x7ff0_0000_0000_0000)
+}
+
 #[test]
 fn f32_agrees_with_softfloat() {
-    let mut random = Random::new(21);
-    for round in 0..300_000 {
+    single(21, 200_000);
+}
+
+#[test]
+fn f16_agrees_with_softfloat() {
+    half(22, 150_000);
+}
+
+#[test]
+fn f64_agrees_with_softfloat() {
+    double(24, 60_000);
+}
+
+pub fn double(seed: u64, cases: usize) {
+    let mut random = Random::new(seed);
+    for _ in 0..cases {
+        let (a, b, c) = triple::<F64>(&mut random);
+        let (x, y, z) = (sf::float64_t { v: a }, sf::float64_t { v: b }, sf::float64_t { v: c });
+        for mode in MODES {
+            let mods = Mods::RN.with_rounding(mode);
+            // SAFETY: plain C functions of plain values.
+            let theirs = with_mode(mode, || unsafe {
+                [sf::f64_add(x, z), sf::f64_mul(x, y), sf::f64_div(x, y), sf::f64_mulAdd(x, y, z), sf::f64_sqrt(x)]
+            });
+            let ours = [
+                scalar::add::<F64>(a, c, mods),
+                scalar::mul::<F64>(a, b, mods),
+                scalar::div::<F64>(a, b, mods),
+                scalar::fma::<F64>(a, b, c, mods),
+                scalar::sqrt::<F64>(a, mods),
+            ];
+            let ours = ours.map(|v| f64_bits(sf::float64_t { v }));
+            assert_eq!(ours, theirs.map(f64_bits), "{a:x} {b:x} {c:x} {mode:?}");
+        }
+    }
+}
+
+pub fn single(seed: u64, cases: usize) {
+    let mut random = Random::new(seed);
+    for round in 0..cases {
         let (a, b, c) = if round % 2 == 0 {
             triple::<F32>(&mut random)
         } else {
@@ -61,10 +103,9 @@ fn f32_agrees_with_softfloat() {
     }
 }
 
-#[test]
-fn f16_agrees_with_softfloat() {
-    let mut random = Random::new(22);
-    for _ in 0..200_000 {
+pub fn half(seed: u64, cases: usize) {
+    let mut random = Random::new(seed);
+    for _ in 0..cases {
         let (a, b, c) = triple::<F16>(&mut random);
         let (x, y, z) = (sf::float16_t { v: a }, sf::float16_t { v: b }, sf::float16_t { v: c });
         for mode in MODES {

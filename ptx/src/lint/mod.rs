@@ -133,6 +133,8 @@ impl fmt::Display for Finding {
 pub struct LintOptions {
     /// `.ftz` on ordinary arithmetic, comparisons and conversions.
     pub allow_ftz: bool,
+    /// Any `.approx`: for kernels whose purpose is to find out what a special function gives.
+    pub allow_any_approx: bool,
 }
 
 /// Lints a module with the default options. No finding of severity [`Severity::Error`] means that

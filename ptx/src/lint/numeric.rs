@@ -33,7 +33,9 @@ pub(super) fn check(options: &LintOptions, report: &mut Report<'_>) {
                 Some(index),
                 format!("`{opcode}.{ty}` without a rounding may be fused with a neighbour: write {opcode}.rn.{ty}"),
             ),
-            Op::Approx { f, ftz, .. } if !APPROX_ALLOWED.iter().any(|a| a.f == *f && a.ftz == *ftz) => {
+            Op::Approx { f, ftz, .. }
+                if !options.allow_any_approx && !APPROX_ALLOWED.iter().any(|a| a.f == *f && a.ftz == *ftz) =>
+            {
                 let list: Vec<String> = APPROX_ALLOWED
                     .iter()
                     .map(|a| format!("{}.approx{}", a.f, if a.ftz { ".ftz" } else { "" }))

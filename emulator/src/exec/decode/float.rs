@@ -78,11 +78,7 @@ impl Decoder<'_> {
             Op::Approx { f, ftz, d, a, .. } => {
                 let function = mufu(*f);
                 function.model().map_err(Refusal::Model)?;
-                if !ftz {
-                    // The compiler wraps the unit in scaling of its own, which nothing public fixes for all releases.
-                    return Err(Refusal::Unsupported("a special function without .ftz"));
-                }
-                Inst::Mufu { function, d: self.reg(*d)?, a: self.source(*a, Type::F32)? }
+                Inst::Mufu { function, ftz: *ftz, d: self.reg(*d)?, a: self.source(*a, Type::F32)? }
             }
             Op::Mma { shape, dty, aty, bty, cty, d, a, b, c } => {
                 let shape = Shape { m: shape.m, n: shape.n, k: shape.k };

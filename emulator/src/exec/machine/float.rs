@@ -8,6 +8,7 @@ use ptx::ast::{FloatOp, FloatUnary};
 use super::super::inst::{Any, Cvt, FloatMods, Inst};
 use super::super::lanes::{V32, V64, lanes_in};
 use super::super::warp::Registers;
+use crate::mufu::approx::Switches;
 use crate::mufu::{self, Function, MufuTables};
 use crate::scalar::lanes as warp;
 use crate::scalar::{self, Bf16, F16, F32, F64, Ieee, Mods};
@@ -73,8 +74,31 @@ pub(super) fn mufu(level: Level, function: Function, a: &V32) -> V32 {
         Function::Rsq => mufu::lanes::rsq(level, tables, &a.0, &mut out.0),
         Function::Ex2 => mufu::lanes::ex2(level, tables, &a.0, &mut out.0),
         Function::Lg2 => mufu::lanes::lg2(level, tables, &a.0, &mut out.0),
-        Function::Sin | Function::Cos | Function::Sqrt | Function::Tanh => {}
+        Function::Sin | Function::Cos | Function::Sqrt | Function::Tanh => return approx(function, a, u32::MAX),
     }
+    out
+}
+
+/// `.approx` of f32 without `.ftz`, and the functions without vector code. The decoder lets only functions with a model
+/// pass, and the profile built in has tables for all of them.
+#[inline(never)]
+pub(super) fn approx(function: Function, a: &V32, mask: u32) -> V32 {
+    let (tables, switches) = (MufuTables::g80(), Switches::DEFAULT);
+    let mut out = V32::ZERO;
+    each(mask, |lane| {
+        let x = a.0[lane];
+        out.0[lane] = match function {
+            Function::Rcp => mufu::approx::rcp_approx(tables, switches, x),
+            Function::Rsq => mufu::approx::rsqrt_approx(tables, switches, x),
+            Function::Ex2 => mufu::approx::ex2_approx(tables, switches, x),
+            Function::Lg2 => mufu::approx::lg2_approx(tables, switches, x),
+            Function::Sin | Function::Cos | Function::Sqrt | Function::Tanh => {
+                let cosine = function == Function::Cos;
+                let f = if cosine { mufu::approx::cos_approx } else { mufu::approx::sin_approx };
+                f(tables, switches, x).expect("the profile built in has a sine (tested), sqrt and tanh were refused")
+            }
+        };
+    });
     out
 }
 

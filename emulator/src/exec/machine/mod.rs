@@ -310,8 +310,12 @@ fn interpret<W: Watch>(
                 let v = float::f32_unary(level, op, mods, &regs.b32[a as usize], mask);
                 regs.set32(d, &v, mask);
             }
-            Inst::Mufu { function, d, a } => {
+            Inst::Mufu { function, ftz: true, d, a } => {
                 let v = float::mufu(level, function, &regs.b32[a as usize]);
+                regs.set32(d, &v, mask);
+            }
+            Inst::Mufu { function, ftz: false, d, a } => {
+                let v = float::approx(function, &regs.b32[a as usize], mask);
                 regs.set32(d, &v, mask);
             }
             Inst::F32Slow { .. }

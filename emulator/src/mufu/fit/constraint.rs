@@ -1,7 +1,8 @@
 //! What one output says about the coefficients: an interval for the interpolator's sum.
 
-use crate::mufu::datapath::{Datapath, EX2, LG2, RCP, RSQ};
+use crate::mufu::datapath::{Datapath, EX2, LG2, RCP, RSQ, SIN};
 use crate::mufu::lg2::FIXED_BITS;
+use crate::mufu::sine::{self, SineArgument, TOP_BIT};
 use crate::mufu::{FRACTION, Function, INF, LEADING, Reduced, SIGN, ex2, lg2, rcp, rsq};
 
 /// One output, read backwards through packing and shifting.
@@ -22,18 +23,21 @@ pub(super) fn datapath(function: Function) -> Option<&'static Datapath> {
         Function::Rsq => Some(&RSQ),
         Function::Ex2 => Some(&EX2),
         Function::Lg2 => Some(&LG2),
-        Function::Sin | Function::Cos | Function::Sqrt | Function::Tanh => None,
+        Function::Sin | Function::Cos => Some(&SIN),
+        Function::Sqrt | Function::Tanh => None,
     }
 }
 
 /// What output `y` for operand `x` says.
-pub(super) fn constrain(function: Function, x: u32, y: u32) -> Constraint {
+pub(super) fn constrain(function: Function, argument: SineArgument, x: u32, y: u32) -> Constraint {
     match function {
         Function::Rcp => packed(&RCP, rcp::reduce(x), y),
         Function::Rsq => packed(&RSQ, rsq::reduce(x), y),
         Function::Ex2 => packed(&EX2, ex2::reduce(x), y),
         Function::Lg2 => logarithm(lg2::reduce(x), y),
-        Function::Sin | Function::Cos | Function::Sqrt | Function::Tanh => Constraint::None,
+        Function::Sin => sine(sine::reduce(x, argument, false), y),
+        Function::Cos => sine(sine::reduce(x, argument, true), y),
+        Function::Sqrt | Function::Tanh => Constraint::None,
     }
 }
 
@@ -83,20 +87,37 @@ fn logarithm(reduced: Result<(i64, u32), u32>, y: u32) -> Constraint {
     }
 }
 
+fn sine(reduced: Result<sine::Quadrant, u32>, y: u32) -> Constraint {
+    let sine::Quadrant { sign, fraction } = match reduced {
+        Ok(reduced) => reduced,
+        Err(expected) => return special(y, expected),
+    };
+    let (segment, r) = SIN.split(fraction);
+    let sums = if y & SIGN == sign { truncated(y & !SIGN, TOP_BIT as i32) } else { None };
+    match sums {
+        Some((low, high)) => Constraint::Sum { segment, r, low, high },
+        None => Constraint::Impossible { segment },
+    }
+}
+
+/// The fixed-point numbers, `one` being the bit that stands for 1, that are truncated to the magnitude `y`.
+fn truncated(y: u32, one: i32) -> Option<(i64, i64)> {
+    if y == 0 {
+        return Some((0, 0));
+    }
+    let top = (y >> 23) as i32 - 127 + one;
+    let significand = i64::from(y & FRACTION | LEADING);
+    match top {
+        0..23 if significand.trailing_zeros() as i32 >= 23 - top => {
+            Some((significand >> (23 - top), significand >> (23 - top)))
+        }
+        23..44 => Some((significand << (top - 23), ((significand + 1) << (top - 23)) - 1)),
+        _ => None,
+    }
+}
+
 /// The fixed-point logarithms that are truncated to `y`.
 fn fixed(y: u32) -> Option<(i64, i64)> {
-    let (low, high) = if y & !SIGN == 0 {
-        (0, 0)
-    } else {
-        let top = (y >> 23 & 0xff) as i32 - 127 + FIXED_BITS as i32;
-        let significand = i64::from(y & FRACTION | LEADING);
-        match top {
-            0..23 if significand.trailing_zeros() as i32 >= 23 - top => {
-                (significand >> (23 - top), significand >> (23 - top))
-            }
-            23..44 => (significand << (top - 23), ((significand + 1) << (top - 23)) - 1),
-            _ => return None,
-        }
-    };
+    let (low, high) = truncated(y & !SIGN, FIXED_BITS as i32)?;
     Some(if y & SIGN != 0 { (!high, !low) } else { (low, high) })
 }

@@ -5,18 +5,35 @@
 //! `b` for each `c`; a pass over all remainders then gives the exact range of `a` for each `(b, c)`. Nothing is
 //! estimated: the search finds every triple, or proves that there is none.
 
-use crate::mufu::Row;
 use crate::mufu::datapath::Datapath;
+use crate::mufu::{Function, Row};
 
-/// Widths of the coefficients: |a| up to 2^26, |b| below 2^16, |c| below 2^10.
+/// Width of the constant coefficient: |a| up to 2^26.
 pub(in crate::mufu) const A_LIMIT: i32 = 1 << 26;
-pub(in crate::mufu) const B_LIMIT: i32 = 1 << 16;
-pub(in crate::mufu) const C_LIMIT: i32 = 1 << 10;
+
+/// Widths of the other coefficients: |b| and |c| stay below these.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::mufu) struct Limits {
+    pub b: i32,
+    pub c: i32,
+    pub text: &'static str,
+}
+
+impl Limits {
+    /// The widths of `function` (`specs/kernel-recipes.md` 2.1).
+    pub const fn of(function: Function) -> Self {
+        match function {
+            Function::Sin | Function::Cos => Self { b: 1 << 15, c: 1 << 11, text: "26, 15 and 11 bits" },
+            _ => Self { b: 1 << 16, c: 1 << 10, text: "26, 16 and 10 bits" },
+        }
+    }
+}
 
 /// What is known of the sums of one segment.
 #[derive(Debug)]
 pub(super) struct Segment<'a> {
     path: &'a Datapath,
+    limits: Limits,
     /// `q(r)` for every remainder.
     quadratic: &'a [i64],
     /// Bounds of the sum less the bias, for every remainder; unbounded where there is no output.
@@ -58,9 +75,9 @@ impl Triples {
 }
 
 impl<'a> Segment<'a> {
-    pub fn new(path: &'a Datapath, quadratic: &'a [i64]) -> Self {
+    pub fn new(path: &'a Datapath, limits: Limits, quadratic: &'a [i64]) -> Self {
         let size = quadratic.len();
-        Self { path, quadratic, low: vec![-UNBOUNDED; size], high: vec![UNBOUNDED; size], known: 0 }
+        Self { path, limits, quadratic, low: vec![-UNBOUNDED; size], high: vec![UNBOUNDED; size], known: 0 }
     }
 
     /// Adds one output: the sum at `r` lies in `low..=high`.
@@ -82,12 +99,12 @@ impl<'a> Segment<'a> {
     pub fn solve(&self) -> Triples {
         let anchors = self.anchors();
         let (c_low, c_high) = self.c_range(&anchors);
-        let limit = i128::from(C_LIMIT - 1);
+        let limit = i128::from(self.limits.c - 1);
         let mut families = Vec::new();
         for c in c_low.max(-limit)..=c_high.min(limit) {
             let c = c as i32;
             let (b_low, b_high) = self.b_range(&anchors, c);
-            let limit = i128::from(B_LIMIT - 1);
+            let limit = i128::from(self.limits.b - 1);
             for b in b_low.max(-limit)..=b_high.min(limit) {
                 let b = b as i32;
                 if let Some(a) = self.a_range(b, c) {
@@ -118,9 +135,9 @@ impl<'a> Segment<'a> {
         };
         let clamp = |value: i128, limit: i32| value.clamp(-i128::from(limit), i128::from(limit)) as i32;
         let (c_low, c_high) = self.c_bounds(r0, r1, r2).unwrap_or((0, 0));
-        let c = clamp((c_low + c_high) / 2, C_LIMIT - 1);
+        let c = clamp((c_low + c_high) / 2, self.limits.c - 1);
         let (b_low, b_high) = self.b_bounds(r0, r2, c).unwrap_or((0, 0));
-        let b = clamp((b_low + b_high) / 2, B_LIMIT - 1);
+        let b = clamp((b_low + b_high) / 2, self.limits.b - 1);
         let rest = (self.low[r1] + self.high[r1]) / 2 - i64::from(b) * r1 as i64 - i64::from(c) * self.quadratic[r1];
         Row { a: clamp(i128::from(rest >> self.path.a_shift), A_LIMIT), b, c }
     }
@@ -141,7 +158,7 @@ impl<'a> Segment<'a> {
 
     /// The range of `c` that all anchors allow.
     fn c_range(&self, anchors: &[usize]) -> (i128, i128) {
-        let mut range = (-i128::from(C_LIMIT), i128::from(C_LIMIT));
+        let mut range = (-i128::from(self.limits.c), i128::from(self.limits.c));
         let third = anchors.len() / 3;
         for &r0 in &anchors[..third] {
             for &r1 in &anchors[third..2 * third] {
@@ -157,7 +174,7 @@ impl<'a> Segment<'a> {
 
     /// The range of `b` that all anchors allow, given `c`.
     fn b_range(&self, anchors: &[usize], c: i32) -> (i128, i128) {
-        let mut range = (-i128::from(B_LIMIT), i128::from(B_LIMIT));
+        let mut range = (-i128::from(self.limits.b), i128::from(self.limits.b));
         let half = anchors.len() / 2;
         for &r0 in &anchors[..half] {
             for &r1 in &anchors[half..] {
