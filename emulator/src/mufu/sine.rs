@@ -115,7 +115,7 @@ pub(super) fn reduce(x: u32, argument: SineArgument, cosine: bool) -> Result<Qua
         }
     };
     let quadrant = turn >> 23 & 3;
-    let (quadrant, sign) = if cosine { (quadrant + 1 & 3, 0) } else { (quadrant, x >> 31) };
+    let (quadrant, sign) = if cosine { ((quadrant + 1) & 3, 0) } else { (quadrant, x >> 31) };
     let fraction = if quadrant & 1 == 1 { !turn & FRACTION } else { turn & FRACTION };
     Ok(Quadrant { sign: (sign ^ quadrant >> 1) << 31, fraction })
 }

@@ -67,7 +67,8 @@ pub fn mean_factor(n: u32) -> u32 {
 pub enum Tree {
     Sequential,
     LaneQuad,
-    TorchReduce,
+    TorchReduceUpTo2_9,
+    TorchReduceFrom2_10,
     TorchBlock,
     TorchWarpRow,
     CubBlock,
@@ -77,10 +78,11 @@ pub enum Tree {
 
 impl Tree {
     /// Every order.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Sequential,
         Self::LaneQuad,
-        Self::TorchReduce,
+        Self::TorchReduceUpTo2_9,
+        Self::TorchReduceFrom2_10,
         Self::TorchBlock,
         Self::TorchWarpRow,
         Self::CubBlock,
@@ -94,7 +96,8 @@ impl Tree {
         match self {
             Self::Sequential => "sequential fold",
             Self::LaneQuad => "four lanes, (0+2)+(1+3) (FlashAttention-2 row sums)",
-            Self::TorchReduce => "PyTorch reduce along the last dimension",
+            Self::TorchReduceUpTo2_9 => "PyTorch reduce along the last dimension, up to 2.9",
+            Self::TorchReduceFrom2_10 => "PyTorch reduce along the last dimension, from 2.10",
             Self::TorchBlock => "PyTorch softmax, block a row",
             Self::TorchWarpRow => "PyTorch softmax, warp a row",
             Self::CubBlock => "CUB BlockReduce (vLLM norms)",
@@ -107,13 +110,15 @@ impl Tree {
     #[must_use]
     pub const fn evidence(self) -> (Confidence, &'static str) {
         match self {
-            Self::Sequential => (Confidence::Hardware, "by definition"),
+            Self::Sequential => (Confidence::Hardware, "the order is its definition"),
             Self::LaneQuad => (Confidence::Hardware, "published FlashAttention-2 runs on A100, 0 differences"),
-            Self::TorchReduce => (
+            Self::TorchReduceFrom2_10 => (
                 Confidence::Hardware,
-                "rows of 2560, 32 rows and more, torch 2.10 order: A100, L40S, H100, 0 differences; other shapes and the \
-                 older order from source code",
+                "32 rows and more of 2560 elements: A100, L40S, H100, 0 differences; other shapes from source code",
             ),
+            Self::TorchReduceUpTo2_9 => {
+                (Confidence::Open, "from source code; a published run that may have used it differs in some sums")
+            }
             Self::TorchBlock | Self::TorchWarpRow | Self::CubBlock | Self::FlashInfer => {
                 (Confidence::Open, "from source code; never compared with a GPU")
             }

@@ -40,7 +40,7 @@ pub fn convert_stochastic<D: Stochastic>(a: u32, random: u32, satfinite: bool) -
     }
     let random = random & ((1 << bits) - 1);
     // Exponent and fraction are one number, so the carry renormalises by itself. bf16 keeps f32's exponent.
-    let rounded = u64::from(magnitude.checked_sub((bias as u32) << 23).unwrap_or(0) + random) >> bits;
+    let rounded = u64::from(magnitude.saturating_sub((bias as u32) << 23) + random) >> bits;
     Ok(D::narrow(sign | rounded.min(limit)))
 }
 
