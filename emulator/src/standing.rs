@@ -136,6 +136,7 @@ pub fn rows() -> Vec<Row> {
 fn standing(confidence: Confidence, source: &str) -> Standing {
     match confidence {
         Confidence::Hardware => Standing::Confirmed,
+        Confidence::Documented => Standing::Defined,
         Confidence::Simulator => Standing::Likely,
         Confidence::Open if source.contains("likely") => Standing::Likely,
         Confidence::Open => Standing::Open,

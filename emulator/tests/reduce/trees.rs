@@ -9,7 +9,7 @@ use emulator::reduce::{
 
 fn values(seed: u64, n: usize) -> Vec<f32> {
     let mut random = Random(seed);
-    (0..n).map(|_| random.normal() * if random.word() % 7 == 0 { 64.0 } else { 1.0 }).collect()
+    (0..n).map(|_| random.normal() * if random.word().is_multiple_of(7) { 64.0 } else { 1.0 }).collect()
 }
 
 fn bits(values: &[f32]) -> Vec<u32> {

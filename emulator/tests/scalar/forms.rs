@@ -8,8 +8,11 @@ use emulator::scalar::{
 use rustc_apfloat::ieee::{BFloat, Half, Single};
 use rustc_apfloat::{Float, FloatConvert};
 
+/// The bits of one half.
+type Element<P> = <<P as Packed>::Element as Ieee>::Bits;
+
 /// Each half is the scalar operation; the halves do not touch.
-fn packed<P: Packed>(seed: u64, join: impl Fn([<P::Element as Ieee>::Bits; 2]) -> P::Bits)
+fn packed<P: Packed>(seed: u64, join: impl Fn([Element<P>; 2]) -> P::Bits)
 where
     P::Bits: PartialEq + core::fmt::Debug,
 {
@@ -18,10 +21,7 @@ where
         let ((a0, b0, c0), (a1, b1, c1)) = (triple::<P::Element>(&mut random), triple::<P::Element>(&mut random));
         let (a, b, c) = (join([a0, a1]), join([b0, b1]), join([c0, c1]));
         let m = Mods::RN;
-        let each =
-            |f: fn(<P::Element as Ieee>::Bits, <P::Element as Ieee>::Bits, Mods) -> <P::Element as Ieee>::Bits| {
-                join([f(a0, b0, m), f(a1, b1, m)])
-            };
+        let each = |f: fn(Element<P>, Element<P>, Mods) -> Element<P>| join([f(a0, b0, m), f(a1, b1, m)]);
         assert_eq!(scalar::add_x2::<P>(a, b, m), each(scalar::add::<P::Element>));
         assert_eq!(scalar::sub_x2::<P>(a, b, m), each(scalar::sub::<P::Element>));
         assert_eq!(scalar::mul_x2::<P>(a, b, m), each(scalar::mul::<P::Element>));
