@@ -1,7 +1,7 @@
 //! `lastbit mufu fit`: from dumps to a profile.
 
 use std::collections::BTreeMap;
-use std::io::{Read as _, Write as _};
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};

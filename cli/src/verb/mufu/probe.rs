@@ -1,6 +1,5 @@
 //! `lastbit mufu probe`: the kernels that dump a unit, and their run on the emulated device.
 
-use std::io::Write as _;
 use std::path::PathBuf;
 
 use anyhow::{Context as _, bail};

@@ -1,6 +1,5 @@
 //! `lastbit mufu show`: a profile, and what its functions give.
 
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
