@@ -3,9 +3,9 @@
 mod support;
 
 use record::commit::EvidenceLevel;
-use record::inference::{Finish, Link, Record, RecordRefusal as R, RowKind, Rows};
+use record::inference::{Decode, Device, DeviceKind, Finish, Link, Record, RecordRefusal as R, RowKind, Rows};
 use record::log::Next;
-use record::{F32Bits, commit};
+use record::{F32Bits, Fact, U64Text, commit};
 use support::{ORIGIN, key, reseal};
 
 fn honest() -> Record {
@@ -61,6 +61,86 @@ fn outputs() {
     assert_eq!(unseen, "no row of any step belongs to it");
     let blind = what(|r| r.steps[2].schedule.rows[0].logits = 0);
     assert_eq!(blind, "a token was chosen from a row without logits");
+}
+
+#[test]
+fn decode_parameters() {
+    let what = |edit: fn(&mut Decode)| match refusal(|r| edit(&mut r.requests[1].decode)) {
+        R::Decode { request: 1, what } => what,
+        other => panic!("{other}"),
+    };
+    // Greedy choice reads none of these.
+    let greedy: [(&str, fn(&mut Decode)); 8] = [
+        ("temperature", |d| d.temperature = F32Bits::new(1.0)),
+        ("temperature", |d| d.temperature = F32Bits::new(-0.0)),
+        ("top_k", |d| d.top_k = 5),
+        ("top_p", |d| d.top_p = F32Bits::new(0.5)),
+        ("min_p", |d| d.min_p = F32Bits::new(0.5)),
+        ("counter", |d| d.counter = "x".into()),
+        ("seed_derivation", |d| d.seed = Some(U64Text(7))),
+        ("seed_derivation", |d| d.seed_derivation = Fact::Known("operator".into())),
+    ];
+    for (name, edit) in greedy {
+        assert!(what(edit).starts_with(name), "{name}: {}", what(edit));
+    }
+    let seeded_greedy = |d: &mut Decode| {
+        d.seed = Some(U64Text(7));
+        d.seed_derivation = Fact::Known("client".into());
+    };
+    assert!(what(seeded_greedy).starts_with("seed: greedy"));
+    // No number at all, or none of the range, whatever the sampler.
+    let ranges: [(&str, fn(&mut Decode)); 10] = [
+        ("temperature", |d| d.temperature = F32Bits::new(f32::NAN)),
+        ("temperature", |d| d.temperature = F32Bits::new(f32::NEG_INFINITY)),
+        ("temperature", |d| d.temperature = F32Bits::new(-1.0)),
+        ("top_p", |d| d.top_p = F32Bits::new(f32::NAN)),
+        ("top_p", |d| d.top_p = F32Bits::new(0.0)),
+        ("top_p", |d| d.top_p = F32Bits::new(1.5)),
+        ("min_p", |d| d.min_p = F32Bits::new(f32::NAN)),
+        ("repetition_penalty", |d| d.repetition_penalty = F32Bits::new(0.0)),
+        ("logit_bias", |d| d.logit_bias = vec![(3, F32Bits::new(0.0)), (3, F32Bits::new(0.0))]),
+        ("stop_ids", |d| d.stop_ids = vec![9, 0]),
+    ];
+    for (name, edit) in ranges {
+        for sampler in ["greedy-lowest-id/1", "another/1"] {
+            let found = refusal(|r| {
+                edit(&mut r.requests[1].decode);
+                r.requests[1].decode.sampler = sampler.into();
+            });
+            assert!(matches!(found, R::Decode { request: 1, what } if what.starts_with(name)), "{name}: {found}");
+        }
+    }
+    let seeded = |edit: fn(&mut Decode)| {
+        let mut decode = Decode::greedy(2, vec![0]);
+        decode.sampler = "gumbel-philox4x32-10/1".into();
+        decode.temperature = F32Bits::new(0.8);
+        decode.seed = Some(U64Text(7));
+        decode.seed_derivation = Fact::Known("client".into());
+        decode.counter = "next-position/1".into();
+        assert_eq!(decode.check(), Ok(()));
+        edit(&mut decode);
+        decode.check().unwrap_err()
+    };
+    assert!(seeded(|d| d.temperature = F32Bits::new(0.0)).starts_with("temperature"));
+    assert!(seeded(|d| d.counter = "none".into()).starts_with("counter"));
+    assert!(seeded(|d| d.seed_derivation = Fact::Known("none".into())).starts_with("seed_derivation: none"));
+    assert!(seeded(|d| (d.seed, d.seed_derivation) = (None, Fact::Unspecified)).starts_with("seed"));
+}
+
+#[test]
+fn devices() {
+    let what = |edit: fn(&mut Device)| match refusal(|r| edit(&mut r.stack.device)) {
+        R::Device { what } => what,
+        other => panic!("{other}"),
+    };
+    let h100 = || Fact::Known(Some("NVIDIA H100 80GB HBM3".to_owned()));
+    assert_eq!(what(|d| d.gpu_model = Fact::Known(Some("H100".into()))), "an emulated device has no GPU model");
+    assert_eq!(what(|d| d.driver = Fact::Known(Some("570".into()))), "an emulated device has no driver");
+    assert_eq!(what(|d| d.kind = DeviceKind::Cuda), "a GPU has a model; null says that there is none");
+    let mut gpu = honest().stack.device;
+    gpu.kind = DeviceKind::Cuda;
+    (gpu.gpu_model, gpu.driver) = (h100(), Fact::Unspecified);
+    assert_eq!(gpu.check(), Ok(()));
 }
 
 #[test]

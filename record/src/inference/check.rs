@@ -45,6 +45,20 @@ pub enum RecordRefusal {
         /// Which rule is broken.
         what: &'static str,
     },
+    /// The decoding parameters of a request are out of range or do not fit together.
+    #[error("request {request}: inconsistent decode parameters: {what}")]
+    Decode {
+        /// Index of the request.
+        request: usize,
+        /// Which rule is broken; it names the parameter.
+        what: &'static str,
+    },
+    /// What is said of the device does not fit together.
+    #[error("device: {what}")]
+    Device {
+        /// Which rule is broken.
+        what: &'static str,
+    },
     /// Step indices are not consecutive.
     #[error("step {found} follows, {expected} was expected")]
     StepIndex {
@@ -145,13 +159,42 @@ impl Record {
         })
     }
 
-    /// Checks that the record is consistent with itself: requests, schedule, leaves, roots, chain.
+    /// Checks that the record is consistent with itself: device and decoding parameters, then all of [`Record::check_structure`].
     ///
     /// It does not recompute a single tensor (that is the verifier's work) and does not look at the log.
     ///
     /// # Errors
     /// The first [`RecordRefusal`] in document order.
     pub fn check(&self) -> Result<(), RecordRefusal> {
+        self.check_device()?;
+        self.check_decoding()?;
+        self.check_structure()
+    }
+
+    /// Checks that kind, GPU model and driver of the device fit together. No bit depends on them.
+    ///
+    /// # Errors
+    /// [`RecordRefusal::Device`].
+    pub fn check_device(&self) -> Result<(), RecordRefusal> {
+        self.stack.device.check().map_err(|what| RecordRefusal::Device { what })
+    }
+
+    /// Checks the decoding parameters of every request. The bits of a forward pass do not depend on them, only the choice of tokens does.
+    ///
+    /// # Errors
+    /// [`RecordRefusal::Decode`] for the first request that is wrong.
+    pub fn check_decoding(&self) -> Result<(), RecordRefusal> {
+        for (request, found) in self.requests.iter().enumerate() {
+            found.decode.check().map_err(|what| RecordRefusal::Decode { request, what })?;
+        }
+        Ok(())
+    }
+
+    /// Checks requests, schedule, leaves, roots and chain: what a replay of the forward passes relies on.
+    ///
+    /// # Errors
+    /// The first [`RecordRefusal`] in document order.
+    pub fn check_structure(&self) -> Result<(), RecordRefusal> {
         self.check_requests()?;
         let first = self.steps.first().ok_or(RecordRefusal::NoSteps)?.index;
         // Next position of each request, once it has been seen.

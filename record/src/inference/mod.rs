@@ -5,12 +5,14 @@
 //! Types are plain data; every member is written, none has a default, unknown members are refused.
 
 mod check;
+mod decoding;
 mod model;
 mod request;
 mod schedule;
 mod stack;
 
 pub use check::{MAX_ID_BYTES, RecordRefusal, RowRef};
+pub use decoding::{GREEDY, GUMBEL};
 pub use model::{Adapter, FileDigest, Model, Text};
 pub use request::{Decode, Finish, Request};
 pub use schedule::{Dispatch, Execution, OpDispatch, RowKind, Rows, Schedule, Step, StepTime};

@@ -121,7 +121,7 @@ impl Decode {
         let zero = F32Bits::new(0.0);
         let one = F32Bits::new(1.0);
         Self {
-            sampler: "greedy-lowest-id/1".to_owned(),
+            sampler: super::GREEDY.to_owned(),
             temperature: zero,
             top_k: 0,
             top_p: one,

@@ -26,7 +26,7 @@ pub use checkpoint::Checkpoint;
 pub use entry::{EntryHeader, MAX_ENTRY_BYTES};
 pub use refusal::LogRefusal;
 pub use source::{Directory, MAX_CHECKPOINT_BYTES, Memory, Source};
-pub use verify::{Expect, VerifiedEntry, VerifiedLog, verify};
+pub use verify::{Expect, VerifiedEntry, VerifiedLog, verify, verify_entries};
 pub use writer::{Ack, Log, Next, Recovery};
 
 /// Most bytes of a log's name.

@@ -60,6 +60,20 @@ impl VerifiedLog<'_> {
         let before = place.and_then(|place| self.entries.get(place.checked_sub(1)?));
         entry.load_record(self.source, before)
     }
+
+    /// Reads the record of an entry as [`VerifiedLog::record`] does, but does not ask whether it is consistent with itself: for an audit,
+    /// which says of each claim what is wrong with it.
+    ///
+    /// # Errors
+    /// As [`VerifiedLog::record`], without [`LogRefusal::RecordInconsistent`].
+    pub fn stored(&self, index: u64) -> Result<Record, LogRefusal> {
+        let place = usize::try_from(index).ok();
+        let entry = place.and_then(|place| self.entries.get(place)).ok_or(LogRefusal::NoSuchEntry { index })?;
+        let before = place.and_then(|place| self.entries.get(place.checked_sub(1)?));
+        let stored = entry.read_record(self.source)?;
+        entry.agrees(&stored, before)?;
+        Ok(stored.record)
+    }
 }
 
 /// Verifies a log: checkpoint, every entry, every record, and everything the caller expects. Changes nothing.
@@ -67,6 +81,28 @@ impl VerifiedLog<'_> {
 /// # Errors
 /// The first [`LogRefusal`]. Order: checkpoint, entries from the first, their number and root, expectations, records from the first.
 pub fn verify<'a>(
+    source: &'a dyn Source,
+    trusted: &PublicKey,
+    expect: &Expect<'_>,
+) -> Result<VerifiedLog<'a>, LogRefusal> {
+    let log = verify_entries(source, trusted, expect)?;
+    for index in 0..log.entries.len() as u64 {
+        let record = log.record(index)?;
+        for receipt in expect.receipts.iter().filter(|receipt| receipt.log.index == index) {
+            receipt
+                .check(&record)
+                .map_err(|source| LogRefusal::ContradictsReceipt { index, source: Box::new(source) })?;
+        }
+    }
+    Ok(log)
+}
+
+/// Verifies all of a log but its records: checkpoint, every entry, and the expected sizes and roots. Each record can then be read, and
+/// refused, on its own.
+///
+/// # Errors
+/// As [`verify`], without the refusals that are about records.
+pub fn verify_entries<'a>(
     source: &'a dyn Source,
     trusted: &PublicKey,
     expect: &Expect<'_>,
@@ -94,16 +130,7 @@ pub fn verify<'a>(
     }
     walker.check(&checkpoint)?;
     check_pins(&walker, expect)?;
-    let log = VerifiedLog { checkpoint, entries: walker.entries, source };
-    for index in 0..entries {
-        let record = log.record(index)?;
-        for receipt in expect.receipts.iter().filter(|receipt| receipt.log.index == index) {
-            receipt
-                .check(&record)
-                .map_err(|source| LogRefusal::ContradictsReceipt { index, source: Box::new(source) })?;
-        }
-    }
-    Ok(log)
+    Ok(VerifiedLog { checkpoint, entries: walker.entries, source })
 }
 
 fn check_pins(walker: &Walker<'_>, expect: &Expect<'_>) -> Result<(), LogRefusal> {
@@ -228,6 +255,15 @@ impl VerifiedEntry {
 
     /// Reads the record that the header names and checks it against file digest, header and itself; `before` is the previous entry.
     pub(super) fn load_record(&self, source: &dyn Source, before: Option<&Self>) -> Result<Record, LogRefusal> {
+        let stored = self.read_record(source)?;
+        let index = self.header.sequence;
+        stored.record.check().map_err(|source| LogRefusal::RecordInconsistent { index, source })?;
+        self.agrees(&stored, before)?;
+        Ok(stored.record)
+    }
+
+    /// Reads the file that the header names: the signed bytes, and a record.
+    fn read_record(&self, source: &dyn Source) -> Result<Stored, LogRefusal> {
         let header = &self.header;
         let index = header.sequence;
         let file = source
@@ -241,22 +277,34 @@ impl VerifiedEntry {
         }
         let malformed = |source| LogRefusal::RecordMalformed { index, source: Box::new(source) };
         let (record, digest) = replay::read(&file).map_err(malformed)?;
-        record.check().map_err(|source| LogRefusal::RecordInconsistent { index, source })?;
+        Ok(Stored { record, digest, file })
+    }
+
+    /// Compares a record with the entry that names it; `before` is the previous entry.
+    fn agrees(&self, stored: &Stored, before: Option<&Self>) -> Result<(), LogRefusal> {
+        let (header, Stored { record, digest, file }) = (&self.header, stored);
         let link = &record.link;
         let facts = [
-            ("record digest", digest == header.record),
+            ("record digest", *digest == header.record),
             ("log origin", link.origin == header.origin),
             ("sequence", link.sequence == header.sequence),
             ("previous record", link.previous == before.map(|entry| entry.header.record)),
             ("key id", link.key_id == header.key_id),
             ("chain", record.chain == header.chain),
-            ("subjects", entry::subjects(&record, &digest, &file) == self.subject),
+            ("subjects", entry::subjects(record, digest, file) == self.subject),
         ];
         match facts.iter().find(|(_, same)| !same) {
-            Some((fact, _)) => Err(LogRefusal::RecordDisagrees { index, fact }),
-            None => Ok(record),
+            Some((fact, _)) => Err(LogRefusal::RecordDisagrees { index: header.sequence, fact }),
+            None => Ok(()),
         }
     }
+}
+
+/// A record file whose bytes are those that an entry names.
+struct Stored {
+    record: Record,
+    digest: Digest,
+    file: Vec<u8>,
 }
 
 /// Lines of a source, each with a bounded length.
