@@ -212,4 +212,10 @@ pub enum Error {
         /// Its value.
         value: String,
     },
+    /// Decoding parameters of a record that do not fit together.
+    #[error("inconsistent decode parameters: {what}")]
+    InconsistentDecode {
+        /// The rule that is broken; it names the parameter.
+        what: &'static str,
+    },
 }

@@ -1,9 +1,11 @@
 //! Names of the operations of a forward pass: taps, evidence and explanations use exactly these.
 
 use crate::config::Config;
+use serde::{Deserialize, Serialize};
 
-/// An operation whose result can be looked at.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+/// An operation whose result can be looked at. The order of the variants is the order of execution within a layer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Op {
     /// Token embedding: boundary 0 of the residual stream.
     Embed,
@@ -63,7 +65,7 @@ impl Op {
     }
 
     /// The name.
-    pub fn name(self) -> &'static str {
+    pub const fn name(self) -> &'static str {
         match self {
             Op::Embed => "embed",
             Op::AttnNorm => "attn_norm",
@@ -96,6 +98,11 @@ impl Op {
             Op::LmHead => vec![config.vocab_size.into()],
             _ => vec![config.hidden.into()],
         }
+    }
+
+    /// True for the operations that belong to a layer.
+    pub const fn in_layer(self) -> bool {
+        !matches!(self, Op::Embed | Op::FinalNorm | Op::LmHead)
     }
 
     /// The operation of this name.
@@ -143,8 +150,11 @@ mod tests {
     #[test]
     fn names_are_unique_and_come_back() {
         assert_eq!(Op::all().count(), 16);
+        assert!(Op::all().is_sorted());
         for op in Op::all() {
             assert_eq!(Op::from_name(op.name()), Some(op));
+            assert_eq!(serde_json::to_string(&op).unwrap(), format!("\"{}\"", op.name()));
+            assert_eq!(op.in_layer(), Op::LAYER.contains(&op));
         }
         assert_eq!(Op::from_name("softmax"), None);
         let all = OpAt::all(2);

@@ -73,7 +73,8 @@ pub fn request(asked: &Asked, request: &batch::Request, outcome: &Outcome) -> re
 /// How a record's tokens were chosen. Parameters that this engine does not compute must have their neutral value.
 ///
 /// # Errors
-/// [`Error::UnknownDecode`] naming the parameter, [`Error::Sampling`] for values out of range.
+/// [`Error::UnknownDecode`] naming the parameter, [`Error::Sampling`] for values out of range, [`Error::InconsistentDecode`] for parameters
+/// that do not fit together.
 pub fn sampling(decode: &rec::Decode) -> Result<Sampling> {
     let unknown = |parameter, value: String| Err(Error::UnknownDecode { parameter, value });
     let neutral = rec::Decode::greedy(decode.max_new_tokens, Vec::new());
@@ -107,10 +108,11 @@ pub fn sampling(decode: &rec::Decode) -> Result<Sampling> {
             seed: seed.0,
         }),
         (GUMBEL, Some(_)) => return unknown("counter", decode.counter.clone()),
-        (GREEDY | GUMBEL, seed) => return unknown("seed", format!("{:?}", seed.map(|s| s.0))),
+        (GREEDY | GUMBEL, seed) => return unknown("seed", seed.map_or("none".to_owned(), |s| s.0.to_string())),
         (other, _) => return unknown("sampler", other.to_owned()),
     };
     sampling.check()?;
+    decode.check().map_err(|what| Error::InconsistentDecode { what })?;
     Ok(sampling)
 }
 
@@ -159,8 +161,29 @@ mod tests {
             edit(&mut d);
             assert!(matches!(sampling(&d), Err(Error::UnknownDecode { parameter, .. }) if parameter == name), "{name}");
         }
+        let seedless =
+            sampling(&rec::Decode { seed: None, ..decode(&seeded(None, None), SEED_DERIVATION) }).unwrap_err();
+        assert!(seedless.to_string().contains("seed") && seedless.to_string().contains("none"), "{seedless}");
+        assert!(!seedless.to_string().contains("None"), "{seedless}");
         let mut cold = decode(&seeded(None, None), SEED_DERIVATION);
         cold.temperature = F32Bits::new(0.0);
         assert!(matches!(sampling(&cold), Err(Error::Sampling { parameter: "temperature", .. })));
+    }
+
+    #[test]
+    fn greedy_choice_with_parameters_of_another_sampler_is_refused() {
+        type Edit = fn(&mut rec::Decode);
+        let cases: [(&str, Edit); 4] = [
+            ("temperature", |d| d.temperature = F32Bits::new(1.0)),
+            ("top_k", |d| d.top_k = 3),
+            ("top_p", |d| d.top_p = F32Bits::new(0.5)),
+            ("counter", |d| d.counter = "x".into()),
+        ];
+        for (name, edit) in cases {
+            let mut d = rec::Decode::greedy(3, Vec::new());
+            edit(&mut d);
+            let error = sampling(&d).unwrap_err();
+            assert!(matches!(error, Error::InconsistentDecode { what } if what.starts_with(name)), "{name}: {error}");
+        }
     }
 }

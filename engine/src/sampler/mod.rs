@@ -12,18 +12,20 @@
 //! **Bits.** All in f64 with `+ - * /` and the pinned pure-Rust `libm` (`log`, `exp`), in a stated order: equal on every host. Candidates are
 //! ordered by logit, largest first, lowest id first among equals; sums run in that order.
 
+mod logprob;
 mod philox;
 mod seed;
 
+pub use logprob::log_probability;
 pub use philox::philox4x32_10;
 pub use seed::{SEED_DERIVATION, derive_seed};
 
 use crate::error::{Error, Result};
 
 /// Identifier of greedy choice.
-pub const GREEDY: &str = "greedy-lowest-id/1";
+pub const GREEDY: &str = record::inference::GREEDY;
 /// Identifier of seeded choice.
-pub const GUMBEL: &str = "gumbel-philox4x32-10/1";
+pub const GUMBEL: &str = record::inference::GUMBEL;
 /// Identifier of what the counter of [`GUMBEL`] counts: the position that the chosen token will occupy.
 pub const COUNTER: &str = "next-position/1";
 /// Identifier of the tie rule of both.
