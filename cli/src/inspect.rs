@@ -10,7 +10,7 @@ use verifier::audit::Options;
 use verifier::challenge::Plan;
 use verifier::directory;
 use verifier::engine_replay::AtHand;
-use verifier::log::{LogInput, audit};
+use verifier::log::{Holder, LogInput, Presented, audit};
 use verifier::result::{AuditResult, Subject};
 
 use crate::output::progress;
@@ -46,8 +46,11 @@ pub fn inspect(
     options: &Options,
 ) -> anyhow::Result<AuditResult> {
     let directory = Directory::new(what.log);
-    let mut receipts =
-        what.receipts.iter().map(|p| source::file(p, source::MAX_RECEIPT)).collect::<anyhow::Result<Vec<_>>>()?;
+    let presented = |path: &PathBuf| -> anyhow::Result<Presented> {
+        let (name, bytes) = (path.display().to_string(), Ok(source::file(path, source::MAX_RECEIPT)?));
+        Ok(Presented { name, bytes, holder: Holder::Client })
+    };
+    let mut receipts = what.receipts.iter().map(presented).collect::<anyhow::Result<Vec<_>>>()?;
     if what.own_receipts {
         receipts.extend(directory::receipts(&directory)?);
     }

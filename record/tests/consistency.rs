@@ -69,8 +69,9 @@ fn decode_parameters() {
         R::Decode { request: 1, what } => what,
         other => panic!("{other}"),
     };
+    type Edit = fn(&mut Decode);
     // Greedy choice reads none of these.
-    let greedy: [(&str, fn(&mut Decode)); 8] = [
+    let greedy: [(&str, Edit); 8] = [
         ("temperature", |d| d.temperature = F32Bits::new(1.0)),
         ("temperature", |d| d.temperature = F32Bits::new(-0.0)),
         ("top_k", |d| d.top_k = 5),
@@ -89,7 +90,7 @@ fn decode_parameters() {
     };
     assert!(what(seeded_greedy).starts_with("seed: greedy"));
     // No number at all, or none of the range, whatever the sampler.
-    let ranges: [(&str, fn(&mut Decode)); 10] = [
+    let ranges: [(&str, Edit); 10] = [
         ("temperature", |d| d.temperature = F32Bits::new(f32::NAN)),
         ("temperature", |d| d.temperature = F32Bits::new(f32::NEG_INFINITY)),
         ("temperature", |d| d.temperature = F32Bits::new(-1.0)),

@@ -5,17 +5,20 @@
 use crate::alternatives;
 use crate::causes::{self, Found};
 use crate::checks;
+use crate::claims;
 use crate::compare::{self, Opened};
 use crate::error::Error;
 use crate::plan::{Mode, Plan};
-use crate::ranges::Ranges;
 use crate::replay::{Machine, ReplayError, Replayer};
-use crate::result::{Alternatives, Cause, ClaimKind, ClaimResult, IdentityField, Limits, RecordResult, RecordSize};
+use crate::result::{
+    Alternatives, Cause, ClaimKind, ClaimResult, IdentityField, Limits, Margins, Outcome, RecordResult, RecordSize,
+    SetAside, StepMatrix, Trial,
+};
 use crate::tokens::{self, TokenCheck};
-use crate::verdict::{Level, Verdict, fold};
+use crate::verdict::{Verdict, fold};
 use crate::walk::{Context, Search, Walk, suppositions};
-use crate::{headline, tables};
-use record::{EvidenceLevel, Record};
+use crate::{headline, identity, logprobs, tables};
+use record::{Digest, Record};
 
 /// How a record is audited.
 #[derive(Clone, Debug)]
@@ -40,10 +43,14 @@ pub struct Input<'a> {
     pub seq: u64,
     /// The record.
     pub record: &'a Record,
-    /// Opened rows, or why what was presented does not open the record's leaves.
-    pub opened: Result<Opened, String>,
-    /// Receipts presented by clients: what each says against the record, or nothing if it agrees.
+    /// Opened rows, checked against the record's leaves.
+    pub opened: Opened,
+    /// Evidence that was handed over and refused: it is reported, and the audit recomputes without it.
+    pub set_aside: Vec<SetAside>,
+    /// Valid receipts of the operator for this record: what each says against the record, or nothing if it agrees.
     pub receipts: Vec<Result<(), String>>,
+    /// Ids of the requests that later records of the log go on with.
+    pub continued: &'a [String],
     /// Declared identities against those at hand.
     pub identity: Vec<IdentityField>,
     /// The arithmetic; absent when the declared one is not at hand.
@@ -55,96 +62,116 @@ pub struct Input<'a> {
 /// `progress` is told after every replayed pass: passes done, of all in this walk.
 ///
 /// # Errors
-/// [`Error`] when the audit cannot be made: a device that fails, a replayer that breaks its contract. What the record does wrong is
-/// in the result.
+/// [`Error`] when the record has no canonical form, so that it cannot even be named. Whatever else goes wrong is in the result: what the record
+/// does wrong, and a replay that cannot be made.
 pub fn audit(input: &Input<'_>, options: &Options, progress: &dyn Fn(usize, usize)) -> Result<RecordResult, Error> {
     let record = input.record;
-    let mut claims = vec![checks::completeness(record)?, checks::identity(&input.identity), checks::seeds(record)];
-    let consistency = checks::consistency(record);
-    let consistent = consistency.iter().all(|c| c.verdict == Verdict::Match);
-    claims.extend(consistency);
-    claims.extend(receipts(&input.receipts));
+    let mut result = blank(input)?;
+    let mut claims = vec![
+        checks::completeness(record)?,
+        checks::identity(record, &input.identity),
+        checks::decoding(record),
+        checks::seeds(record),
+    ];
+    let mut consistency = checks::consistency(record, input.continued);
+    if consistency.replayable
+        && let Some(why) = input.replayer.and_then(|replayer| checks::impossible(record, replayer))
+    {
+        consistency.refuse(ClaimKind::Schedule, why);
+    }
+    claims.extend(consistency.claims);
+    claims.extend(claims::receipts(&input.receipts));
 
-    let nothing = Opened::default();
-    let opened = match &input.opened {
-        Ok(opened) => opened,
-        Err(why) => {
-            let detail = format!("the evidence presented does not open the record's leaves: {why}");
-            claims.retain(|c| c.claim != ClaimKind::Commitments);
-            claims.push(ClaimResult::new(ClaimKind::Commitments, Verdict::Error, detail));
-            &nothing
-        }
-    };
-
-    let mut result = blank(input, record)?;
-    let identified = claims.iter().any(|c| c.claim == ClaimKind::Identity && c.verdict == Verdict::Match);
     let prefill_unsound = options.mode == Mode::Prefill && record.stack.mode != "invariant";
-    let obstacle = match (input.replayer, consistent) {
-        (_, false) => {
+    let obstacle = match input.replayer {
+        _ if !consistency.replayable => {
             Some((Verdict::Inconclusive, "not replayed: the record contradicts itself or is not whole".to_owned()))
         }
-        _ if !identified => Some((Verdict::Unverifiable, "not replayed: what is declared is not at hand".to_owned())),
-        (None, _) => Some((Verdict::Unverifiable, "not replayed: no arithmetic for the declared profile".to_owned())),
-        _ if prefill_unsound => {
+        None if claims.iter().any(|c| c.claim == ClaimKind::Identity && c.verdict == Verdict::Match) => {
+            Some((Verdict::Unverifiable, "not replayed: no arithmetic for the declared profile".to_owned()))
+        }
+        None => Some((Verdict::Unverifiable, "not replayed: what is declared is not at hand".to_owned())),
+        Some(_) if prefill_unsound => {
             let why =
                 format!("not replayed: in mode {} a prefill does not give the bits of decode steps", record.stack.mode);
             Some((Verdict::Unverifiable, why))
         }
-        _ => None,
+        Some(_) => None,
     };
-    let plan = if consistent { Plan::new(record, options.mode) } else { Plan::default() };
+    let plan = if consistency.replayable { Plan::new(record, options.mode) } else { Plan::default() };
     match (obstacle, input.replayer) {
         (None, Some(replayer)) => {
-            match checks::dispatch(record, replayer, options.limits.extra_rows) {
-                Ok(claim) => claims.push(claim),
-                Err(e) => return Err(e.into()),
-            }
+            claims.push(checks::dispatch(record, replayer, options.limits.extra_rows).unwrap_or_else(|e| {
+                ClaimResult::new(ClaimKind::Dispatch, Verdict::Unverifiable, format!("not judged: {e}"))
+            }));
             let suppositions = suppositions(replayer, options.limits.extra_rows, options.limits.splits);
+            let opened = &input.opened;
             let context = Context { record, opened, plan: &plan, replayer, suppositions: &suppositions, progress };
-            replayed(&context, options, &mut claims, &mut result)?;
+            if let Err(e) = replayed(&context, options, &mut claims, &mut result) {
+                // What was found before the failure stays; what was not reached is not known.
+                let why = match &e {
+                    Error::Replay(ReplayError::Unknown { what }) => format!("{what} is not known here"),
+                    e => format!("the replay could not be made: {e}"),
+                };
+                unreached(record, Verdict::Unverifiable, &why, &mut claims, &mut result);
+            }
         }
         (obstacle, _) => {
             let (verdict, why) = obstacle.unwrap_or((Verdict::Inconclusive, "not replayed".to_owned()));
-            for claim in [ClaimKind::Bits, ClaimKind::Tokens] {
-                claims.push(ClaimResult::new(claim, verdict, why.clone()));
-            }
-            result.matrix = tables::matrix(record, &plan, None, &TokenCheck::default());
+            unreached(record, verdict, &why, &mut claims, &mut result);
         }
     }
-    claims.sort_by_key(|c| c.claim);
-    let required = claims.iter().filter(|c| options.required.contains(&c.claim));
-    let present = |kind: &ClaimKind| claims.iter().any(|c| c.claim == *kind) || *kind == ClaimKind::Receipts;
-    let absent = options.required.iter().filter(|kind| !present(kind)).map(|_| Verdict::Inconclusive);
-    result.verdict = fold(required.map(|c| c.verdict).chain(absent));
-    result.level = claims.iter().find(|c| c.claim == ClaimKind::Bits).and_then(|c| c.level);
-    result.claims = claims;
-    result.headline = headline::record(&result);
+    if result.matrix.steps.is_empty() {
+        result.matrix = tables::matrix(record, &plan, None, &TokenCheck::default());
+    }
+    conclude(&mut result, claims, options);
     Ok(result)
 }
 
-fn receipts(presented: &[Result<(), String>]) -> Option<ClaimResult> {
-    let wrong: Vec<&str> = presented.iter().filter_map(|r| r.as_ref().err().map(String::as_str)).collect();
-    if presented.is_empty() {
-        return None;
+/// Claims that only a replay can judge, where there was none.
+fn unreached(record: &Record, verdict: Verdict, why: &str, claims: &mut Vec<ClaimResult>, result: &mut RecordResult) {
+    for claim in [ClaimKind::Bits, ClaimKind::Tokens] {
+        if !claims.iter().any(|c| c.claim == claim) {
+            claims.push(ClaimResult::new(claim, verdict, why));
+        }
     }
-    Some(if wrong.is_empty() {
-        ClaimResult::holds(ClaimKind::Receipts, format!("{} presented, all agree", presented.len()))
-    } else {
-        ClaimResult::new(ClaimKind::Receipts, Verdict::Mismatch, wrong.join("; "))
-    })
+    if !claims.iter().any(|c| c.claim == ClaimKind::Logprobs)
+        && let Some((claim, left)) = logprobs::not_replayed(record, verdict, why)
+    {
+        claims.push(claim);
+        result.unverified.extend(left);
+    }
 }
 
-fn blank(input: &Input<'_>, record: &Record) -> Result<RecordResult, Error> {
-    Ok(RecordResult {
-        seq: input.seq,
-        digest: record.digest()?.to_string(),
-        identity: input.identity.clone(),
-        size: RecordSize {
-            requests: record.requests.len() as u32,
-            steps: record.steps.len() as u32,
-            rows: record.steps.iter().map(|s| s.leaves.len() as u32).sum(),
-            tokens: record.requests.iter().map(|r| r.output.len() as u32).sum(),
-        },
+/// Folds the claims into the verdict, and says it in one line.
+fn conclude(result: &mut RecordResult, mut claims: Vec<ClaimResult>, options: &Options) {
+    claims.sort_by_key(|c| c.claim);
+    let judged = |kind: &ClaimKind| claims.iter().any(|c| c.claim == *kind);
+    let required = claims.iter().filter(|c| options.required.contains(&c.claim)).map(|c| (c.claim, c.verdict));
+    let absent = options.required.iter().filter(|kind| !judged(kind) && !kind.may_be_absent());
+    result.verdict = fold(required.chain(absent.map(|kind| (*kind, Verdict::Inconclusive))));
+    result.level = claims.iter().find(|c| c.claim == ClaimKind::Bits).and_then(|c| c.level);
+    result.claims = claims;
+    result.headline = headline::record(result);
+}
+
+/// The result of a record that could not even be read: one claim says why, and nothing else is judged.
+pub fn unread(seq: u64, digest: &Digest, verdict: Verdict, why: String) -> RecordResult {
+    let mut result = empty(seq, digest);
+    result.verdict = verdict;
+    result.claims.push(ClaimResult::new(ClaimKind::Commitments, verdict, why));
+    result.headline = headline::record(&result);
+    result
+}
+
+fn empty(seq: u64, digest: &Digest) -> RecordResult {
+    RecordResult {
+        seq,
+        digest: digest.to_string(),
+        identity: Vec::new(),
+        unverified: Vec::new(),
+        set_aside: Vec::new(),
+        size: RecordSize::default(),
         verdict: Verdict::Inconclusive,
         level: None,
         headline: String::new(),
@@ -154,8 +181,24 @@ fn blank(input: &Input<'_>, record: &Record) -> Result<RecordResult, Error> {
         causes: Vec::new(),
         alternatives: Alternatives::default(),
         tried: Vec::new(),
-        matrix: crate::result::StepMatrix::default(),
-        margins: crate::result::Margins::default(),
+        matrix: StepMatrix::default(),
+        margins: Margins::default(),
+    }
+}
+
+fn blank(input: &Input<'_>) -> Result<RecordResult, Error> {
+    let record = input.record;
+    Ok(RecordResult {
+        identity: input.identity.clone(),
+        unverified: identity::unverified(record),
+        set_aside: input.set_aside.clone(),
+        size: RecordSize {
+            requests: record.requests.len() as u32,
+            steps: record.steps.len() as u32,
+            rows: record.steps.iter().map(|s| s.leaves.len() as u32).sum(),
+            tokens: record.requests.iter().map(|r| r.output.len() as u32).sum(),
+        },
+        ..empty(input.seq, &record.digest()?)
     })
 }
 
@@ -168,20 +211,18 @@ fn replayed(
 ) -> Result<(), Error> {
     let (record, plan) = (context.record, context.plan);
     let claimed = Machine::declared(&record.stack.device.profile);
-    let walk = match context.walk(&claimed, Search::OnDifferenceFrom(0), false) {
-        Ok(walk) => walk,
-        Err(Error::Replay(ReplayError::Unknown { what })) => {
-            for claim in [ClaimKind::Bits, ClaimKind::Tokens] {
-                claims.push(ClaimResult::new(claim, Verdict::Unverifiable, format!("{what} is not known here")));
-            }
-            return Ok(());
-        }
-        Err(e) => return Err(e),
+    let walk = context.walk(&claimed, Search::OnDifferenceFrom(0), false)?;
+    // From here on the bits are judged: a search that fails afterwards leaves that as it is.
+    claims.push(claims::bits(record, &walk));
+    let found = if walk.matches() {
+        Found::default()
+    } else {
+        causes::find(context, &claimed, &walk).unwrap_or_else(|e| not_searched(&e))
     };
-    let found = if walk.matches() { Found::default() } else { causes::find(context, &claimed, &walk)? };
-    claims.push(bits_claim(record, &walk));
-    if let Some(pass) = walk.first_difference() {
-        first_difference(context, &claimed, &walk, pass, &found, result)?;
+    if let Some(pass) = walk.first_difference()
+        && let Err(e) = first_difference(context, &claimed, &walk, pass, &found, result)
+    {
+        result.tried.push(failed_search("where the difference arises", &e));
     }
     result.tried.extend(found.trials);
     result.causes.extend(found.causes);
@@ -189,56 +230,44 @@ fn replayed(
     // Tokens: from the logits of whatever replay gives the logged bits.
     let explaining = found.walk.as_ref().unwrap_or(&walk);
     let sampled = tokens::sampled(record, plan, explaining, context.opened);
-    let check = tokens::check(record, context.replayer, &sampled)?;
-    let (token_causes, token_trials) =
-        tokens::causes(record, context.replayer, &sampled, &check, options.limits.seeds)?;
-    claims.push(tokens_claim(&check));
-    result.causes.extend(token_causes);
-    result.tried.extend(token_trials);
+    let check = tokens::check(record, context.replayer, &sampled);
+    match tokens::causes(record, context.replayer, &sampled, &check, options.limits.seeds) {
+        Ok((causes, trials)) => {
+            result.causes.extend(causes);
+            result.tried.extend(trials);
+        }
+        Err(e) => result.tried.push(failed_search("what made the tokens", &e)),
+    }
+    claims.push(claims::tokens(&check));
+    if let Some((claim, left)) = logprobs::check(record, context.replayer, &sampled) {
+        claims.push(claim);
+        result.unverified.extend(left);
+    }
     result.matrix = tables::matrix(record, plan, Some(&walk), &check);
     result.margins = tables::margins(&sampled);
 
-    if walk.matches() {
-        alternatives::find(context, &claimed, &walk, result)?;
+    if walk.matches()
+        && let Err(e) = alternatives::find(context, &claimed, &walk, result)
+    {
+        result.tried.push(failed_search("what else gives these bits", &e));
+        for claim in [ClaimKind::Rows, ClaimKind::Hardware] {
+            claims.push(ClaimResult::new(claim, Verdict::Inconclusive, format!("not searched: {e}")));
+        }
+        return Ok(());
     }
-    claims.push(rows_claim(record, &walk, result, options.limits.extra_rows));
-    claims.push(hardware_claim(&walk, &claimed, result));
+    claims.push(claims::rows(record, &walk, result, options.limits.extra_rows));
+    claims.push(claims::hardware(&walk, &claimed, result));
     Ok(())
 }
 
-fn level(record: &Record) -> Level {
-    match record.evidence {
-        EvidenceLevel::A => Level::A,
-        EvidenceLevel::S => Level::S,
-    }
+fn failed_search(what: &str, error: &Error) -> Trial {
+    Trial { hypothesis: format!("the search for {what}"), outcome: Outcome::NotTried, detail: error.to_string() }
 }
 
-fn bits_claim(record: &Record, walk: &Walk) -> ClaimResult {
-    let rows: usize = record.steps.iter().map(|s| s.leaves.len()).sum();
-    let verdict = if walk.matches() { Verdict::Match } else { Verdict::Mismatch };
-    let detail = match walk.first_difference() {
-        None => format!("{rows} rows in {} passes replayed, every bit agrees", walk.passes),
-        Some(pass) => {
-            let differing: usize = walk.findings.iter().map(|f| f.differing.len()).sum();
-            format!("{differing} of {rows} rows differ, the first in step {pass}")
-        }
-    };
-    ClaimResult { claim: ClaimKind::Bits, verdict, level: Some(level(record)), detail }
-}
-
-fn tokens_claim(check: &TokenCheck) -> ClaimResult {
-    let (verdict, detail) = match (&check.unknown, check.wrong.len(), check.unchecked) {
-        (_, n, _) if n > 0 => {
-            (Verdict::Mismatch, format!("{n} of {} tokens are not the admissible one", check.checked))
-        }
-        (Some(what), ..) => (Verdict::Unverifiable, format!("{what} is not known here")),
-        (None, _, n) if n > 0 => (
-            Verdict::Inconclusive,
-            format!("{n} tokens not checked: no replay gives their logits and none were opened"),
-        ),
-        _ => (Verdict::Match, format!("{} tokens, each the one admissible", check.checked)),
-    };
-    ClaimResult { claim: ClaimKind::Tokens, verdict, level: Some(Level::T), detail }
+fn not_searched(error: &Error) -> Found {
+    let narrowed = "the search for causes could not be made".to_owned();
+    let cause = Cause::Unexplained { narrowed, needed: "a replay that does not fail".to_owned() };
+    Found { causes: vec![cause], trials: vec![failed_search("causes", error)], ..Found::default() }
 }
 
 /// Where the log first leaves the claim, in detail.
@@ -267,49 +296,4 @@ fn first_difference(
     }
     result.divergence = Some(divergence);
     Ok(())
-}
-
-fn rows_claim(record: &Record, walk: &Walk, result: &RecordResult, most: u32) -> ClaimResult {
-    let new = |verdict, detail: String| ClaimResult::new(ClaimKind::Rows, verdict, detail);
-    if record.stack.mode == "invariant" {
-        let detail = "in invariant mode unreported rows leave no trace in the bits";
-        return new(Verdict::Indistinguishable, detail.to_owned());
-    }
-    if result.causes.iter().any(|c| matches!(c, Cause::UnreportedRows { .. })) {
-        return new(Verdict::Mismatch, "unreported rows explain the bits".to_owned());
-    }
-    if !walk.matches() {
-        return new(Verdict::Inconclusive, "the bits are not those of the claim".to_owned());
-    }
-    let a = &result.alternatives;
-    if a.hidden_capacity == 0 {
-        return new(Verdict::Match, format!("any 1 to {most} extra rows would have changed bits, as far as replayed"));
-    }
-    let joint: Ranges = a.extra_rows.iter().filter(|n| *n > 0).collect();
-    let joint = if joint.is_empty() {
-        "no one number fits every decode step".to_owned()
-    } else {
-        format!("{joint} extra in every decode step fit as well")
-    };
-    let detail = format!("a step's bits can be the same with up to {} extra rows; {joint}", a.hidden_capacity);
-    new(Verdict::Indistinguishable, detail)
-}
-
-fn hardware_claim(walk: &Walk, claimed: &Machine, result: &RecordResult) -> ClaimResult {
-    let new = |verdict, detail: String| ClaimResult::new(ClaimKind::Hardware, verdict, detail);
-    let other = result.causes.iter().find_map(|c| match c {
-        Cause::OtherProfile { found, .. } => Some(found.join(", ")),
-        _ => None,
-    });
-    match other {
-        Some(found) => new(Verdict::Mismatch, format!("the bits are those of {found}")),
-        None if !walk.matches() => new(Verdict::Inconclusive, "the bits are not those of the claim".to_owned()),
-        None if result.alternatives.profiles.is_empty() => {
-            new(Verdict::Match, format!("no other profile that is known here gives the bits of {}", claimed.profile))
-        }
-        None => {
-            let others = result.alternatives.profiles.join(", ");
-            new(Verdict::Indistinguishable, format!("{others} would give the same bits"))
-        }
-    }
 }

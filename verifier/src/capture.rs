@@ -3,7 +3,6 @@
 use crate::ops::{Op, Point};
 use crate::replay::{Row, Tensor};
 use engine::config::Config;
-use engine::ops;
 use engine::step::{StepOutput, TapBits};
 use std::collections::BTreeMap;
 
@@ -11,8 +10,8 @@ use std::collections::BTreeMap;
 ///
 /// A row holds what the step observed: the state, and every tap.
 pub fn rows(output: &StepOutput, config: &Config, requests: &[u32]) -> Vec<Row> {
-    let shape = |op: ops::Op| op.row_shape(config);
-    let (column, hidden) = (shape(ops::Op::K), shape(ops::Op::Embed));
+    let shape = |op: Op| op.row_shape(config);
+    let (column, hidden) = (shape(Op::K), shape(Op::Embed));
     let width = |shape: &[u64]| shape.iter().product::<u64>().max(1) as usize;
     let mut out: Vec<Row> = Vec::new();
     for row in &output.rows {
@@ -27,14 +26,13 @@ pub fn rows(output: &StepOutput, config: &Config, requests: &[u32]) -> Vec<Row> 
             outputs.insert(point, Tensor::bf16(hidden.clone(), piece.to_vec()));
         }
         if let Some(bits) = &row.logits {
-            outputs.insert(Point::global(Op::LmHead), Tensor::f32(shape(ops::Op::LmHead), bits.clone()));
+            outputs.insert(Point::global(Op::LmHead), Tensor::f32(shape(Op::LmHead), bits.clone()));
         }
         let request = requests.get(row.group).copied().unwrap_or(u32::MAX);
         out.push(Row { request, position: row.position, outputs });
     }
     for tap in &output.taps {
-        let Some(op) = Op::by_name(tap.at.op.name()) else { continue };
-        let (point, width) = (Point { layer: tap.at.layer, op }, tap.width as usize);
+        let (point, width) = (Point { layer: tap.at.layer, op: tap.at.op }, tap.width as usize);
         for (i, row) in tap.rows.iter().enumerate() {
             let range = i * width..(i + 1) * width;
             let tensor = match &tap.bits {

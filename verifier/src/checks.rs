@@ -1,80 +1,146 @@
 //! What can be checked of a record without replaying it.
 
+use crate::explain::request as named;
 use crate::plan::declared_splits;
 use crate::replay::{Group, ReplayError, Replayer, StepInput};
 use crate::result::{ClaimKind, ClaimResult, IdentityField};
 use crate::verdict::Verdict;
 use engine::journal::derived_seed;
 use engine::sampler::SEED_DERIVATION;
-use record::{Record, inference::RecordRefusal};
+use record::Record;
+use record::inference::{Finish, RecordRefusal};
 use std::collections::BTreeMap;
 
-/// The consistency of a record with itself, as the claims `schedule`, `commitments` and `outputs`.
+/// The consistency of a record with itself.
+pub struct Consistency {
+    /// The claims `schedule`, `commitments` and `outputs`.
+    pub claims: Vec<ClaimResult>,
+    /// True when the record is whole and its steps can be replayed.
+    pub replayable: bool,
+}
+
+impl Consistency {
+    /// Turns a claim into a refusal: what it claims cannot be, so there is nothing to replay.
+    pub fn refuse(&mut self, claim: ClaimKind, why: String) {
+        self.claims.retain(|c| c.claim != claim);
+        self.claims.push(ClaimResult::new(claim, Verdict::Error, why));
+        self.replayable = false;
+    }
+}
+
+/// Checks a record against itself; `continued` are the ids of requests that later records of the log go on with.
 ///
 /// A record that contradicts itself is refused, not accused: nothing in it can be relied on.
-pub fn consistency(record: &Record) -> [ClaimResult; 3] {
-    let refusal = record.check().err();
-    let broken = |claim| {
-        let of = refusal.as_ref().map(claim_of);
-        (of == Some(claim)).then(|| refusal.as_ref().map(ToString::to_string).unwrap_or_default())
-    };
-    let unread = refusal.is_some();
-    let result = |claim, holds: String| match broken(claim) {
-        Some(why) => ClaimResult::new(claim, Verdict::Error, why),
-        None if unread => {
+pub fn consistency(record: &Record, continued: &[String]) -> Consistency {
+    let refusal = record.check_structure().err();
+    let result = |claim, holds: String| match &refusal {
+        Some(why) if claim_of(why) == claim => ClaimResult::new(claim, Verdict::Error, why.to_string()),
+        Some(_) => {
             ClaimResult::new(claim, Verdict::Inconclusive, "not concluded: the record contradicts itself elsewhere")
         }
         None => ClaimResult::holds(claim, holds),
     };
     let rows: usize = record.steps.iter().map(|s| s.leaves.len()).sum();
-    let mut schedule = result(
-        ClaimKind::Schedule,
-        format!(
-            "{} requests, {} steps, {rows} rows, every position once and in order",
-            record.requests.len(),
-            record.steps.len()
-        ),
-    );
+    let (requests, steps) = (record.requests.len(), record.steps.len());
+    let schedule = format!("{requests} requests, {steps} steps, {rows} rows, every position once and in order");
+    let mut schedule = result(ClaimKind::Schedule, schedule);
     if schedule.verdict == Verdict::Match
         && let Some(why) = starts_elsewhere(record)
     {
         schedule = ClaimResult::new(ClaimKind::Schedule, Verdict::Inconclusive, why);
     }
-    [
-        schedule,
-        result(
-            ClaimKind::Commitments,
-            format!("{rows} leaves, {} step roots and chain values recomputed", record.steps.len()),
-        ),
-        result(
-            ClaimKind::Outputs,
-            format!(
-                "{} tokens, lengths and finish reasons fit",
-                record.requests.iter().map(|r| r.output.len()).sum::<usize>()
-            ),
-        ),
-    ]
+    let tokens: usize = record.requests.iter().map(|r| r.output.len()).sum();
+    let mut outputs = result(ClaimKind::Outputs, format!("{tokens} tokens, lengths and finish reasons fit"));
+    if outputs.verdict == Verdict::Match
+        && let Some(why) = goes_on_nowhere(record, continued)
+    {
+        outputs = ClaimResult::new(ClaimKind::Outputs, Verdict::Inconclusive, why);
+    }
+    let replayable = refusal.is_none() && schedule.verdict == Verdict::Match;
+    let commitments = format!("{rows} leaves, {steps} step roots and chain values recomputed");
+    Consistency { claims: vec![schedule, result(ClaimKind::Commitments, commitments), outputs], replayable }
 }
 
-fn claim_of(refusal: &RecordRefusal) -> ClaimKind {
+/// The claim that a refusal of a record is about.
+pub fn claim_of(refusal: &RecordRefusal) -> ClaimKind {
     match refusal {
         RecordRefusal::StepRoot { .. } | RecordRefusal::ChainBreak { .. } | RecordRefusal::ChainEnd => {
             ClaimKind::Commitments
         }
         RecordRefusal::Output { .. } => ClaimKind::Outputs,
+        RecordRefusal::Decode { .. } => ClaimKind::Decoding,
+        RecordRefusal::Device { .. } => ClaimKind::Identity,
         _ => ClaimKind::Schedule,
     }
 }
 
-/// A request whose first rows are not in this record cannot be replayed from it alone.
-fn starts_elsewhere(record: &Record) -> Option<String> {
+/// A request that says it goes on in a later record must do so.
+fn goes_on_nowhere(record: &Record, continued: &[String]) -> Option<String> {
+    let goes_on = |r: &&record::inference::Request| r.finish == Finish::Continues && !continued.contains(&r.id);
+    let id = &record.requests.iter().find(goes_on)?.id;
+    let id = named(id);
+    Some(format!("incomplete: {id} is said to go on in a later record, and no later record goes on with it"))
+}
+
+/// The ids of the requests that a record goes on with: those whose first rows are in an earlier one.
+pub fn continuations(record: &Record) -> Vec<String> {
+    let first = first_positions(record).into_iter().filter(|(_, start)| *start != 0);
+    first.filter_map(|(request, _)| Some(record.requests.get(request as usize)?.id.clone())).collect()
+}
+
+/// The first position of each request that has rows.
+fn first_positions(record: &Record) -> BTreeMap<u32, u32> {
     let mut first: BTreeMap<u32, u32> = BTreeMap::new();
     for rows in record.steps.iter().flat_map(|s| &s.schedule.rows) {
         first.entry(rows.request).or_insert(rows.start);
     }
-    let (request, start) = first.into_iter().find(|(_, start)| *start != 0)?;
+    first
+}
+
+/// A request whose first rows are not in this record cannot be replayed from it alone.
+fn starts_elsewhere(record: &Record) -> Option<String> {
+    let (request, start) = first_positions(record).into_iter().find(|(_, start)| *start != 0)?;
     let id = &record.requests.get(request as usize)?.id;
-    Some(format!("request {id} begins at position {start}: its earlier positions are not in this record"))
+    let id = named(id);
+    Some(format!("{id} begins at position {start}: its earlier positions are not in this record"))
+}
+
+/// A token or a position that the model does not have: no step can have computed it. The record must be one that
+/// [`Record::check_structure`] accepts.
+pub fn impossible(record: &Record, replayer: &dyn Replayer) -> Option<String> {
+    let (vocabulary, positions) = (replayer.vocabulary(), replayer.positions());
+    for step in &record.steps {
+        for row in step.schedule.each_row() {
+            let id = || named(record.requests.get(row.request as usize).map_or("", |r| r.id.as_str()));
+            let token = record.row_id(&row)?.token;
+            if row.position >= positions {
+                return Some(format!(
+                    "{}: position {} is beyond the {positions} positions of the model",
+                    id(),
+                    row.position
+                ));
+            }
+            if token >= vocabulary {
+                return Some(format!(
+                    "{}: token {token} at position {} is outside the vocabulary of {vocabulary}",
+                    id(),
+                    row.position
+                ));
+            }
+        }
+    }
+    None
+}
+
+/// The claim `decoding`: parameters are in range and fit the sampler and each other.
+pub fn decoding(record: &Record) -> ClaimResult {
+    match record.check_decoding() {
+        Ok(()) => ClaimResult::holds(
+            ClaimKind::Decoding,
+            format!("{} requests, every parameter in range and fitting its sampler", record.requests.len()),
+        ),
+        Err(why) => ClaimResult::new(ClaimKind::Decoding, Verdict::Error, why.to_string()),
+    }
 }
 
 /// The claim `completeness`: an `unspecified` fact that can decide a bit caps the verdict.
@@ -109,7 +175,7 @@ pub fn seeds(record: &Record) -> ClaimResult {
     for request in &record.requests {
         let Some(seed) = request.decode.seed else { continue };
         let unknown = |verdict, why: String| {
-            ClaimResult::new(ClaimKind::Seeds, verdict, format!("request {}: {why}", request.id))
+            ClaimResult::new(ClaimKind::Seeds, verdict, format!("{}: {why}", named(&request.id)))
         };
         match request.decode.seed_derivation.known().map(String::as_str) {
             Some(SEED_DERIVATION) => match derived_seed(request.nonce.as_deref(), &record.link.key_id, &request.id) {
@@ -121,6 +187,7 @@ pub fn seeds(record: &Record) -> ClaimResult {
                 Err(e) => return unknown(Verdict::Inconclusive, e.to_string()),
             },
             Some("client" | "operator") => stated += 1,
+            Some("none") => return unknown(Verdict::Error, "there is a seed, and the rule none".to_owned()),
             Some(other) => return unknown(Verdict::Unverifiable, format!("the rule {other} is not known")),
             None => return unknown(Verdict::Inconclusive, "no rule is stated".to_owned()),
         }
@@ -141,8 +208,11 @@ fn decides_no_bit(pointer: &str) -> bool {
     step_time || matches!(pointer, "/time" | "/stack/engine/commit" | "/stack/engine/build")
 }
 
-/// The claim `identity`: whatever is declared must be at hand.
-pub fn identity(fields: &[IdentityField]) -> ClaimResult {
+/// The claim `identity`: whatever is declared must be at hand, and fit together.
+pub fn identity(record: &Record, fields: &[IdentityField]) -> ClaimResult {
+    if let Err(why) = record.check_device() {
+        return ClaimResult::new(ClaimKind::Identity, Verdict::Error, why.to_string());
+    }
     let wrong: Vec<String> = fields
         .iter()
         .filter(|f| !f.agrees)

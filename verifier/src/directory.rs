@@ -1,6 +1,7 @@
 //! Evidence and receipts that lie beside a log in its directory (`docs/spec/local-log.md`).
 
 use crate::error::Error;
+use crate::log::{Holder, Presented};
 use record::Digest;
 use record::log::Directory;
 use std::io;
@@ -17,11 +18,11 @@ pub fn evidence(directory: &Directory, record: &Digest) -> Result<Option<Vec<u8>
     read(&directory.evidence_path(record), MAX_EVIDENCE)
 }
 
-/// Every receipt in the directory, by file name.
+/// Every receipt in the directory, by file name. One that cannot be read says why in its place: it is to be set aside.
 ///
 /// # Errors
-/// [`Error::Io`].
-pub fn receipts(directory: &Directory) -> Result<Vec<Vec<u8>>, Error> {
+/// [`Error::Io`] when the folder is there and cannot be listed.
+pub fn receipts(directory: &Directory) -> Result<Vec<Presented>, Error> {
     let folder = directory.path().join("receipts");
     let failed = |source| Error::Io { path: folder.clone(), source };
     let entries = match std::fs::read_dir(&folder) {
@@ -37,8 +38,12 @@ pub fn receipts(directory: &Directory) -> Result<Vec<Vec<u8>>, Error> {
     }
     paths.sort();
     let max = record::receipt::MAX_RECEIPT_BYTES as u64;
-    let files = paths.iter().map(|path| read(path, max));
-    Ok(files.collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect())
+    let read = |path: &Path| Presented {
+        name: path.file_name().unwrap_or_default().to_string_lossy().into_owned(),
+        bytes: read(path, max).map_err(|e| e.reason()).and_then(|file| file.ok_or_else(|| "it is gone".to_owned())),
+        holder: Holder::Log,
+    };
+    Ok(paths.iter().map(|path| read(path)).collect())
 }
 
 fn read(path: &Path, max: u64) -> Result<Option<Vec<u8>>, Error> {
@@ -53,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn absent_files_are_no_error_and_large_ones_are() {
+    fn absent_files_are_no_error_and_others_say_why() {
         let dir = tempfile::tempdir().unwrap();
         let log = Directory::new(dir.path());
         assert!(receipts(&log).unwrap().is_empty());
@@ -62,8 +67,16 @@ mod tests {
         std::fs::write(dir.path().join("receipts/1-0.receipt"), b"two").unwrap();
         std::fs::write(dir.path().join("receipts/0-0.receipt"), b"one").unwrap();
         std::fs::write(dir.path().join("receipts/notes.txt"), b"no").unwrap();
-        assert_eq!(receipts(&log).unwrap(), [b"one".to_vec(), b"two".to_vec()]);
+        let found = || receipts(&log).unwrap().into_iter().map(|r| (r.name, r.bytes)).collect::<Vec<_>>();
+        let two = [("0-0.receipt".to_owned(), Ok(b"one".to_vec())), ("1-0.receipt".to_owned(), Ok(b"two".to_vec()))];
+        assert_eq!(found(), two);
         std::fs::write(dir.path().join("receipts/2-0.receipt"), vec![0; 5000]).unwrap();
-        assert!(receipts(&log).unwrap_err().to_string().contains("2-0.receipt"));
+        std::fs::create_dir(dir.path().join("receipts/3-0.receipt")).unwrap();
+        let reasons: Vec<String> = found().into_iter().filter_map(|(_, bytes)| bytes.err()).collect();
+        assert_eq!(reasons, ["5000 bytes; at most 1024 are read here", "a folder, not a regular file"]);
+
+        let record = Digest::of_file(b"x");
+        std::fs::create_dir_all(log.evidence_path(&record)).unwrap();
+        assert_eq!(evidence(&log, &record).unwrap_err().reason(), "a folder, not a regular file");
     }
 }

@@ -13,6 +13,10 @@ pub fn channels(records: &[(Option<Record>, &RecordResult)]) -> Vec<Channel> {
         let of = |r: &RecordResult| r.claims.iter().any(|c| c.claim == claim && c.verdict == Verdict::Match);
         !records.is_empty() && records.iter().all(|(_, r)| of(r))
     };
+    let holds_where_made = |claim| {
+        let of = |r: &RecordResult| r.claims.iter().filter(|c| c.claim == claim).all(|c| c.verdict == Verdict::Match);
+        !records.is_empty() && records.iter().all(|(record, r)| record.is_some() && of(r))
+    };
     let channel = |name: &str, verified: bool, note: &str| Channel {
         channel: name.to_owned(),
         state: if verified { ChannelState::Verified } else { ChannelState::Uncontrolled },
@@ -56,8 +60,17 @@ pub fn channels(records: &[(Option<Record>, &RecordResult)]) -> Vec<Channel> {
         ),
         channel(
             "log-probabilities",
-            requests().all(|r| r.logprobs.is_none()),
-            "none are logged, or they are not recomputed",
+            requests().all(|r| r.logprobs.is_none()) || holds_where_made(ClaimKind::Logprobs),
+            if requests().all(|r| r.logprobs.is_none()) {
+                "none are logged"
+            } else {
+                "those that are logged are recomputed from the logits, bit by bit"
+            },
+        ),
+        channel(
+            "declared GPU, driver and build",
+            false,
+            "bits show the arithmetic of a generation, not which device, driver or program computed them; what is stated is listed as not verified",
         ),
         channel(
             "text of prompts and outputs",

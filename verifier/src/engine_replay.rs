@@ -70,15 +70,16 @@ impl AtHand {
         };
         match (device, mode) {
             (Some(device), Some(mode)) => {
-                let engine = Engine::new(self.model.clone(), device, mode, limits(record)).map_err(failed)?;
+                let limits = limits(record, self.model.config.max_positions);
+                let engine = Engine::new(self.model.clone(), device, mode, limits).map_err(failed)?;
                 identity.extend(identity::compare(record, &engine)?);
-                if identity.iter().all(|f| f.agrees) {
+                if identity.iter().all(|f| f.agrees || f.field == identity::KERNEL_NAMES) {
                     replayer = Some(Box::new(EngineReplayer {
                         model: self.model.clone(),
                         devices: self.devices.clone(),
                         profiles: self.profiles.clone(),
                         mode,
-                        limits: limits(record),
+                        limits,
                         places: places(&self.model.config),
                     }) as Box<dyn Replayer>);
                 }
@@ -89,16 +90,17 @@ impl AtHand {
     }
 }
 
-/// An engine large enough for every step of a record, and for each of its requests as one prefill.
-fn limits(record: &Record) -> Limits {
-    let length = |r: &record::inference::Request| (r.prompt.len() + r.output.len()) as u32;
-    let requests = record.requests.len() as u32;
-    let longest = record.requests.iter().map(length).max().unwrap_or(1);
+/// An engine large enough for every step of a record, and for each of its requests as one prefill; but never for more positions than the
+/// model has, whatever the record says.
+fn limits(record: &Record, positions: u32) -> Limits {
+    let length = |r: &record::inference::Request| u32::try_from(r.prompt.len() + r.output.len()).unwrap_or(u32::MAX);
+    let lengths = || record.requests.iter().map(|r| length(r).clamp(1, positions.max(1)));
+    let requests = u32::try_from(record.requests.len()).unwrap_or(u32::MAX);
     let widest = record.steps.iter().map(|s| s.leaves.len() as u32).max().unwrap_or(1);
     Limits {
         slots: requests.max(1),
-        pages: pages_for(requests.max(1), longest.max(1)),
-        max_rows: widest.max(longest).max(1),
+        pages: lengths().map(|n| pages_for(1, n)).fold(0, u32::saturating_add).max(1),
+        max_rows: widest.max(lengths().max().unwrap_or(1)).max(1),
     }
 }
 
@@ -221,12 +223,24 @@ impl Replayer for EngineReplayer {
         })
     }
 
+    fn vocabulary(&self) -> u32 {
+        self.model.config.vocab_size
+    }
+
+    fn positions(&self) -> u32 {
+        self.model.config.max_positions
+    }
+
     fn choose(&self, decode: &Decode, logits: &[u32], position: u32) -> Result<u32, ReplayError> {
         Ok(sampling(decode)?.choose(logits, next(position)).map_err(failed)?.token)
     }
 
     fn rank(&self, decode: &Decode, logits: &[u32], position: u32, token: u32) -> Result<Option<u32>, ReplayError> {
         sampling(decode)?.rank(logits, next(position), token).map_err(failed)
+    }
+
+    fn logprob(&self, logits: &[u32], position: u32, token: u32) -> Result<u32, ReplayError> {
+        engine::sampler::log_probability(logits, next(position), token).map_err(failed)
     }
 
     fn weights(&self, point: Point, index: u32, token: u32) -> Option<WeightRow> {

@@ -28,6 +28,15 @@ pub enum Error {
         /// The reason.
         source: std::io::Error,
     },
+    /// A receipt that was handed over is not a receipt of the operator under audit; whoever handed it over is at fault, and nothing is held
+    /// against a record.
+    #[error("receipt {name} cannot be used: {reason}")]
+    Receipt {
+        /// As the caller named it.
+        name: String,
+        /// What is wrong with it.
+        reason: String,
+    },
     /// The HTML page could not be rendered: a bug of this crate.
     #[error("the report could not be rendered: {reason}")]
     Report {
@@ -40,4 +49,15 @@ pub enum Error {
         /// What is wrong.
         reason: String,
     },
+}
+
+impl Error {
+    /// The error without paths and without the words of one operating system: for results, which are the same wherever they are made.
+    pub fn reason(&self) -> String {
+        match self {
+            Self::Io { source, .. } if source.raw_os_error().is_some() => source.kind().to_string(),
+            Self::Io { source, .. } => source.to_string(),
+            other => other.to_string(),
+        }
+    }
 }

@@ -2,13 +2,17 @@
 
 use crate::ranges::Ranges;
 use crate::result::{Divergence, RecordResult};
+use crate::verdict::Verdict;
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 /// The first difference, in a sentence or two.
 pub fn divergence(d: &Divergence) -> String {
     let mut out = format!(
-        "The logged bits first leave the claimed computation in step {}, in the row of request {} at position {}",
-        d.step, d.request, d.position
+        "The logged bits first leave the claimed computation in step {}, in the row of {} at position {}",
+        d.step,
+        request(&d.request),
+        d.position
     );
     match (&d.bits, d.index) {
         (Some(bits), Some(index)) => {
@@ -41,6 +45,30 @@ pub fn divergence(d: &Divergence) -> String {
     }
     out
 }
+
+/// A request as sentences name it: its id, after the word unless the id begins with it.
+pub fn request(id: &str) -> String {
+    if id.get(..7).is_some_and(|start| start.eq_ignore_ascii_case("request")) {
+        id.to_owned()
+    } else {
+        format!("request {id}")
+    }
+}
+
+/// What the verdicts that occur say, one line each, and when a match is one although other claims fit: for a reader who has not met the words.
+pub fn legend(verdicts: impl IntoIterator<Item = Verdict>) -> Vec<String> {
+    let seen: BTreeSet<Verdict> = verdicts.into_iter().collect();
+    let mut lines: Vec<String> = seen.iter().map(|v| format!("{v}: {}", v.meaning())).collect();
+    if seen.contains(&Verdict::Match) || seen.contains(&Verdict::Indistinguishable) {
+        lines.push(ALTERNATIVES.to_owned());
+    }
+    lines
+}
+
+/// When other claims that fit take a match away, and when they are listed beside it.
+pub const ALTERNATIVES: &str = "Bits seldom tell how many rows ran beside the logged ones, or which of several GPU generations computed them. By default a verdict does \
+    not ask: it is MATCH, and whatever else would fit is listed. An auditor who requires the claims rows or hardware gets INDISTINGUISHABLE \
+    for the same bits.";
 
 /// A hex pattern with its prefix and groups of four digits.
 pub fn hex(digits: &str) -> String {
@@ -127,6 +155,18 @@ pub fn words(r: &RecordResult) -> String {
     for line in alternatives(r) {
         let _ = writeln!(out, "  {line}");
     }
+    if !r.set_aside.is_empty() {
+        let _ = writeln!(out, "\nSet aside (not used; the audit recomputed without it)");
+        for s in &r.set_aside {
+            let _ = writeln!(out, "  {}: {}", s.name, s.reason);
+        }
+    }
+    if !r.unverified.is_empty() {
+        let _ = writeln!(out, "\nNot verified");
+        for u in &r.unverified {
+            let _ = writeln!(out, "  {}: {} ({})", u.fact, u.declared, u.why);
+        }
+    }
     if !r.tried.is_empty() {
         let _ = writeln!(out, "\nTried");
         for t in &r.tried {
@@ -155,6 +195,14 @@ fn split(dtype: &str, digits: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn requests_are_named_once() {
+        assert_eq!(
+            [request("a"), request("request-0"), request("Request 7"), request("")].join(","),
+            "request a,request-0,Request 7,request "
+        );
+    }
 
     #[test]
     fn patterns_are_grouped() {

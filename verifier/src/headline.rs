@@ -1,23 +1,36 @@
 //! Findings in one line.
 
-use crate::result::{AuditResult, RecordResult};
+use crate::result::{AuditResult, ClaimResult, RecordResult};
 use crate::verdict::Verdict;
 
-/// The finding of a record.
+/// The finding of a record. A difference that was found is named even where something else decides the verdict.
 pub fn record(r: &RecordResult) -> String {
-    let first = |verdict: Verdict| r.claims.iter().find(|c| c.verdict == verdict).map(|c| (c.claim, c.detail.as_str()));
+    let first = |verdict: Verdict| r.claims.iter().find(|c| c.verdict == verdict);
+    let named = |c: &ClaimResult| format!("{}: {}", c.claim, c.detail);
     match r.verdict {
         Verdict::Match => {
             let level = r.level.map_or(String::new(), |l| format!(" at level {l}"));
-            format!("{} rows and {} tokens re-computed, every bit agrees{level}", r.size.rows, r.size.tokens)
+            let (rows, tokens) = (r.size.rows, r.size.tokens);
+            let also = generations(r).map_or(String::new(), |g| format!("; {g}"));
+            format!("{rows} rows and {tokens} tokens re-computed, every bit agrees{level}{also}")
         }
         Verdict::Mismatch => match r.causes.first() {
             Some(cause) => cause.headline(),
-            None => first(Verdict::Mismatch)
-                .map_or("the record is not what it claims".to_owned(), |(c, d)| format!("{c}: {d}")),
+            None => first(Verdict::Mismatch).map_or("the record is not what it claims".to_owned(), named),
         },
-        v => first(v).map_or_else(|| v.meaning().to_owned(), |(c, d)| format!("{c}: {d}")),
+        v => {
+            let reason = first(v).map_or_else(|| v.meaning().to_owned(), named);
+            let difference = first(Verdict::Mismatch).map(|c| format!("; not matched all the same: {}", named(c)));
+            reason + &difference.unwrap_or_default()
+        }
     }
+}
+
+/// That the bits do not pin the GPU generation down, and to what they narrow it.
+fn generations(r: &RecordResult) -> Option<String> {
+    let others = &r.alternatives.profiles;
+    (!others.is_empty())
+        .then(|| format!("the GPU generation is not pinned down, {} would give the same bits", others.join(" or ")))
 }
 
 /// The finding of a log.
@@ -27,7 +40,14 @@ pub fn log(r: &AuditResult) -> String {
     }
     match r.records.iter().find(|x| x.verdict == r.verdict) {
         Some(one) if r.records.len() == 1 => one.headline.clone(),
-        Some(_) if r.verdict == Verdict::Match => format!("{} records re-computed, every bit agrees", r.records.len()),
+        Some(_) if r.verdict == Verdict::Match => {
+            let open = r.records.iter().filter(|x| generations(x).is_some()).count();
+            let also = match open {
+                0 => String::new(),
+                n => format!("; in {n} of them the GPU generation is not pinned down"),
+            };
+            format!("{} records re-computed, every bit agrees{also}", r.records.len())
+        }
         Some(one) => {
             let n = r.records.iter().filter(|x| x.verdict == r.verdict).count();
             format!("{n} of {} records; the first is {}: {}", r.records.len(), one.seq, one.headline)

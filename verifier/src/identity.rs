@@ -1,15 +1,19 @@
 //! Model, software and hardware as a record declares them, against what the auditor has.
 //!
 //! A fact that is `unspecified` is not compared here: it caps the verdict as a missing field. What is declared and not at hand makes the
-//! record unverifiable; nothing is substituted.
+//! record unverifiable; nothing is substituted. What no replay can show (which GPU, which driver, which build) is listed as
+//! [`unverified`], so that nobody takes it for checked.
 
 use crate::error::Error;
-use crate::result::IdentityField;
+use crate::result::{IdentityField, Unverified};
 use engine::journal;
 use engine::runtime::Engine;
-use record::inference::{Parallelism, Record, Stack};
+use record::inference::{DeviceKind, Parallelism, Record, Stack};
 use record::{Digest, Fact};
 use serde::Serialize;
+
+/// The field that compares kernel names. It decides no bit (texts are compared by digest), so it alone does not stop a replay.
+pub const KERNEL_NAMES: &str = "kernel names";
 
 /// Every declared identity against those of an engine of the declared profile and policy.
 ///
@@ -21,7 +25,7 @@ pub fn compare(record: &Record, engine: &Engine) -> Result<Vec<IdentityField>, E
     let (m, n) = (&record.model, &ours.model);
     let mut fields = vec![
         plain("model architecture", &m.architecture, &n.architecture),
-        digested("model files", &m.files, &n.files, m.files.len())?,
+        digested("model files", &m.files, &n.files)?,
         plain("model configuration", &m.config.to_string(), &n.config.to_string()),
         plain("weights stored as", &m.dtype_stored, &n.dtype_stored),
         plain("weights computed as", &m.dtype_computed, &n.dtype_computed),
@@ -39,11 +43,16 @@ pub fn compare(record: &Record, engine: &Engine) -> Result<Vec<IdentityField>, E
     let (s, t) = (&record.stack, &ours.stack);
     let engine_name = |s: &Stack| format!("{} numerics {}", s.engine.name, s.engine.numerics_revision);
     fields.push(plain("engine", &engine_name(s), &engine_name(t)));
+    // Another kind of device is no contradiction: a log of a GPU is replayed on an emulated one. It is listed as not verified.
+    if s.device.kind == t.device.kind {
+        fields.push(plain("device kind", kind(s.device.kind), kind(t.device.kind)));
+    }
     fields.push(plain("hardware profile", &s.device.profile, &t.device.profile));
     fields.extend(fact("profile arithmetic", &s.device.profile_digest, &t.device.profile_digest, Digest::to_string));
     fields.push(plain("mode", &s.mode, &t.mode));
     fields.push(plain("dispatch policy", &s.dispatch_policy, &t.dispatch_policy));
     fields.push(kernels(s, t)?);
+    fields.push(kernel_names(s, t));
     fields.push(plain(
         "cache",
         &format!("{} pages of {}", s.kv.dtype, s.kv.page_size),
@@ -69,8 +78,8 @@ pub fn compare(record: &Record, engine: &Engine) -> Result<Vec<IdentityField>, E
 pub fn unknown(record: &Record, profile: bool, policy: bool) -> Vec<IdentityField> {
     let field = |name: &str, declared: &str, known: bool| IdentityField {
         field: name.to_owned(),
-        declared: declared.to_owned(),
-        found: known.then(|| declared.to_owned()),
+        declared: shown(declared),
+        found: known.then(|| shown(declared)),
         agrees: known,
     };
     vec![
@@ -79,24 +88,78 @@ pub fn unknown(record: &Record, profile: bool, policy: bool) -> Vec<IdentityFiel
     ]
 }
 
+/// What a record states and no replay can show. Nothing here decides a bit: kernels are named by digest, the arithmetic by its profile, the
+/// model by its files.
+pub fn unverified(record: &Record) -> Vec<Unverified> {
+    let (engine, device) = (&record.stack.engine, &record.stack.device);
+    let mut out = Vec::new();
+    let mut state = |fact: &str, declared: &str, why: &str| {
+        out.push(Unverified { fact: fact.to_owned(), declared: shown(declared), why: why.to_owned() });
+    };
+    state("model name", &record.model.name, "for people; the model is identified by its files");
+    state(
+        "engine version",
+        &engine.version,
+        "the numerics revision is compared; releases of one revision give the same bits",
+    );
+    let host = "the host program decides no bit of the device";
+    if let Some(Some(commit)) = engine.commit.known() {
+        state("engine commit", commit, host);
+    }
+    if let Some(build) = engine.build.known() {
+        state("engine build", build, host);
+    }
+    if device.kind != DeviceKind::Emulated {
+        let why = "replayed on an emulated device: the bits are those of its arithmetic, whatever computed them";
+        state("device kind", kind(device.kind), why);
+    }
+    let gpu = "bits show the arithmetic of a generation, not a model or its driver";
+    if let Some(Some(model)) = device.gpu_model.known() {
+        state("GPU model", model, gpu);
+    }
+    if let Some(Some(driver)) = device.driver.known() {
+        state("driver", driver, gpu);
+    }
+    let timed = record.time.known().is_some() || record.steps.iter().any(|s| s.time.known().is_some());
+    if timed {
+        state("times", "of the record and its steps", "the operator's clock");
+    }
+    out
+}
+
+const fn kind(kind: DeviceKind) -> &'static str {
+    match kind {
+        DeviceKind::Emulated => "emulated",
+        DeviceKind::Cuda => "cuda",
+        _ => "unknown",
+    }
+}
+
+/// Longest text of a record that a result repeats, in characters.
+const SHOWN: usize = 96;
+
+/// A text of a record, cut if it is long.
+fn shown(text: &str) -> String {
+    match text.char_indices().nth(SHOWN) {
+        Some((at, _)) => format!("{}... ({} bytes)", text.get(..at).unwrap_or_default(), text.len()),
+        None => text.to_owned(),
+    }
+}
+
 fn plain(name: &str, declared: &str, found: &str) -> IdentityField {
     IdentityField {
         field: name.to_owned(),
-        declared: declared.to_owned(),
-        found: Some(found.to_owned()),
+        declared: shown(declared),
+        found: Some(shown(found)),
         agrees: declared == found,
     }
 }
 
 /// Structured facts, shown by digest; compared as they stand.
-fn digested<T: Serialize + PartialEq>(
-    name: &str,
-    declared: &[T],
-    found: &[T],
-    count: usize,
-) -> Result<IdentityField, Error> {
+fn digested<T: Serialize + PartialEq>(name: &str, declared: &[T], found: &[T]) -> Result<IdentityField, Error> {
     let show = |list: &[T]| {
-        Ok::<_, Error>(format!("{count} files {}", record::digest::of_json("lastbit/model-files/v1", &list)?))
+        let digest = record::digest::of_json("lastbit/model-files/v1", &list)?;
+        Ok::<_, Error>(format!("{} files {digest}", list.len()))
     };
     Ok(IdentityField {
         field: name.to_owned(),
@@ -117,8 +180,8 @@ fn fact<T: PartialEq>(
     let found = found.known();
     Some(IdentityField {
         field: name.to_owned(),
-        declared: show(declared),
-        found: found.map(&show),
+        declared: shown(&show(declared)),
+        found: found.map(|x| shown(&show(x))),
         agrees: found == Some(declared),
     })
 }
@@ -129,7 +192,7 @@ fn kernels(declared: &Stack, found: &Stack) -> Result<IdentityField, Error> {
         .kernels
         .iter()
         .filter(|k| !found.kernels.iter().any(|ours| ours.ptx_sha256 == k.ptx_sha256))
-        .map(|k| format!("{} {}", k.name, k.ptx_sha256))
+        .map(|k| format!("{} {}", shown(&k.name), k.ptx_sha256))
         .collect();
     let all = record::digest::of_json("lastbit/kernel-table/v1", &declared.kernels)?;
     Ok(IdentityField {
@@ -140,6 +203,24 @@ fn kernels(declared: &Stack, found: &Stack) -> Result<IdentityField, Error> {
             .or(Some("all at hand".to_owned())),
         agrees: missing.is_empty() && !declared.kernels.is_empty(),
     })
+}
+
+/// A kernel is called what the text of its digest calls it.
+fn kernel_names(declared: &Stack, found: &Stack) -> IdentityField {
+    let ours = |k: &record::inference::Kernel| {
+        let same: Vec<_> = found.kernels.iter().filter(|f| f.ptx_sha256 == k.ptx_sha256).collect();
+        (!same.is_empty() && same.iter().all(|f| f.name != k.name)).then(|| same[0].name.clone())
+    };
+    let wrong: Vec<(String, String)> =
+        declared.kernels.iter().filter_map(|k| Some((shown(&k.name), ours(k)?))).collect();
+    let list = |pick: fn(&(String, String)) -> &String| wrong.iter().map(pick).cloned().collect::<Vec<_>>().join(", ");
+    let all = format!("{} names", declared.kernels.len());
+    IdentityField {
+        field: KERNEL_NAMES.to_owned(),
+        declared: if wrong.is_empty() { all.clone() } else { list(|(name, _)| name) },
+        found: Some(if wrong.is_empty() { all } else { list(|(_, own)| own) }),
+        agrees: wrong.is_empty(),
+    }
 }
 
 /// Every step must be one that this engine can run exactly: the same operations by the same kernels, eager, not padded.

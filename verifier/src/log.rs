@@ -1,14 +1,19 @@
 //! The audit of a whole log: verification first, then each record, then the fold.
+//!
+//! What is wrong with one record, or with what came with it, is said of that record; every other record is audited all the same.
 
 use crate::audit::{self, Input, Options};
 use crate::challenge::{self, Plan};
+use crate::checks;
 use crate::compare::Opened;
 use crate::disclosure;
 use crate::error::Error;
 use crate::headline;
 use crate::intake;
 use crate::replay::Replayer;
-use crate::result::{AuditResult, Auditor, IdentityField, LogFacts, Method, RecordResult, Refusal, SCHEMA, Subject};
+use crate::result::{
+    AuditResult, Auditor, IdentityField, LogFacts, Method, RecordResult, Refusal, SCHEMA, SetAside, Subject,
+};
 use crate::verdict::{Level, Verdict, fold_records};
 use record::log::{self, Expect, LogRefusal, Source};
 use record::{Digest, PublicKey, Receipt, Record};
@@ -24,8 +29,28 @@ pub struct Prepared {
     pub replayer: Option<Box<dyn Replayer>>,
 }
 
-/// Finds the evidence file of the record with a digest; nothing when it was not opened.
+/// Finds the evidence file of the record with a digest; nothing when it was not opened. An error is no obstacle: the file is set aside.
 pub type EvidenceOf<'a> = dyn Fn(&Digest) -> Result<Option<Vec<u8>>, Error> + 'a;
+
+/// A receipt as a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Presented {
+    /// Its name, for messages.
+    pub name: String,
+    /// Its bytes, or why it could not be read.
+    pub bytes: Result<Vec<u8>, String>,
+    /// Who keeps it.
+    pub holder: Holder,
+}
+
+/// Who keeps a receipt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Holder {
+    /// A client handed it to the auditor: one that is not valid is the caller's mistake.
+    Client,
+    /// It lies beside the log, where anyone may have put it: one that is not valid is set aside.
+    Log,
+}
 
 /// Compares a record's declarations with what is at hand, and prepares its replay.
 pub type Prepare<'a> = dyn Fn(&Record) -> Result<Prepared, Error> + 'a;
@@ -42,8 +67,8 @@ pub struct LogInput<'a> {
     pub origin: Option<&'a str>,
     /// A checkpoint seen before, already verified.
     pub pinned: Option<&'a log::Checkpoint>,
-    /// Receipts presented by clients, as files.
-    pub receipts: Vec<Vec<u8>>,
+    /// Receipts.
+    pub receipts: Vec<Presented>,
     /// The evidence file of a record, if it was opened.
     pub evidence: &'a EvidenceOf<'a>,
     /// What is at hand to replay a record.
@@ -59,7 +84,8 @@ pub struct LogInput<'a> {
 /// `progress` is told the sequence number, the passes done and the passes of the walk.
 ///
 /// # Errors
-/// [`Error`] when the audit cannot be made. A log that is refused is a result.
+/// [`Error::Receipt`] for a client's receipt that is no valid receipt of this operator for this log, [`Error::Challenge`] for a beacon that is
+/// unusable. A log that is refused is a result, and so is a record that cannot be audited.
 pub fn audit(
     input: &LogInput<'_>,
     options: &Options,
@@ -67,7 +93,7 @@ pub fn audit(
 ) -> Result<AuditResult, Error> {
     let mut result = blank(input, options);
     let expect = Expect { origin: input.origin, checkpoint: input.pinned, receipts: &[] };
-    let verified = match log::verify(input.source, input.key, &expect) {
+    let verified = match log::verify_entries(input.source, input.key, &expect) {
         Ok(verified) => verified,
         Err(refusal) => return Ok(refused(result, &refusal)),
     };
@@ -77,27 +103,50 @@ pub fn audit(
     result.log.first = verified.entries.first().map(|e| e.header.sequence);
     result.log.last = verified.entries.last().map(|e| e.header.sequence);
     result.log.head = verified.entries.last().map(|e| e.header.chain.after.to_string());
-    let receipts = read_receipts(&input.receipts, &verified.checkpoint.origin, input.key);
+    let receipts;
+    (receipts, result.log.set_aside) = read_receipts(&input.receipts, &verified.checkpoint.origin, input.key)?;
     let chosen = challenge::choose(&input.plan, &verified.checkpoint.root, entries)?;
     result.sampling = challenge::describe(&input.plan, entries, chosen.len() as u64);
 
-    let mut records = Vec::new();
-    for index in chosen {
-        let record = match verified.record(index) {
+    // Every record is read, the ones that were not drawn too: one that is not what its entry names is a finding, and a request may go on
+    // in any later record.
+    let continuations: Vec<Vec<String>> = (0..entries)
+        .map(|index| verified.stored(index).map(|r| checks::continuations(&r)).unwrap_or_default())
+        .collect();
+    let mut records: Vec<(Option<Record>, RecordResult)> = Vec::new();
+    for (index, entry) in (0..).zip(&verified.entries) {
+        let record = match verified.stored(index) {
             Ok(record) => record,
-            Err(refusal) => return Ok(refused(result, &refusal)),
+            Err(refusal) => {
+                let (verdict, why) = unreadable(&entry.header.record, &refusal);
+                records.push((None, audit::unread(index, &entry.header.record, verdict, why)));
+                continue;
+            }
         };
-        let audited = one(input, options, index, &record, &receipts, &|done, of| progress(index, done, of))?;
-        records.push((record, audited));
+        if !chosen.contains(&index) {
+            continue;
+        }
+        let later = continuations
+            .iter()
+            .skip(usize::try_from(index + 1).unwrap_or(usize::MAX))
+            .flatten()
+            .cloned()
+            .collect::<Vec<_>>();
+        let told = &|done, of| progress(index, done, of);
+        let audited = match one(input, options, index, &record, &receipts, &later, told) {
+            Ok(audited) => audited,
+            Err(e) => audit::unread(index, &entry.header.record, Verdict::Unverifiable, format!("not audited: {e}")),
+        };
+        records.push((Some(record), audited));
     }
     // A receipt for an entry that is not in the log is a finding about the log.
-    if let Some(promised) = receipts.iter().filter_map(|r| r.as_ref().ok()).find(|r| r.log.index >= entries) {
+    if let Some(promised) = receipts.iter().find(|r| r.log.index >= entries) {
         let detail = format!("a receipt promises entry {}, the log has {entries}", promised.log.index);
         result.log.refused = Some(Refusal { reason: "rolled-back".to_owned(), detail });
     }
-    let invariant = records.iter().any(|(r, _)| r.stack.mode == "invariant");
-    let (originals, audited): (Vec<Record>, Vec<RecordResult>) = records.into_iter().unzip();
-    let pairs: Vec<_> = originals.into_iter().map(Some).zip(&audited).collect();
+    let invariant = records.iter().any(|(r, _)| r.as_ref().is_some_and(|r| r.stack.mode == "invariant"));
+    let (originals, audited): (Vec<Option<Record>>, Vec<RecordResult>) = records.into_iter().unzip();
+    let pairs: Vec<_> = originals.into_iter().zip(&audited).collect();
     result.channels = disclosure::channels(&pairs);
     result.limitations = disclosure::limitations(invariant);
     result.records = audited;
@@ -113,36 +162,81 @@ fn one(
     options: &Options,
     index: u64,
     record: &Record,
-    receipts: &[Result<Receipt, String>],
+    receipts: &[Receipt],
+    continued: &[String],
     progress: &dyn Fn(usize, usize),
 ) -> Result<RecordResult, Error> {
-    let prepared = (input.prepare)(record)?;
-    let opened = match (input.evidence)(&record.digest()?)? {
-        Some(file) => intake::open(&file, record),
-        None => Ok(Opened::default()),
-    };
-    let presented = receipts.iter().filter_map(|receipt| match receipt {
-        // A receipt that cannot be read belongs to no record: it is held against the first.
-        Err(why) => (index == 0).then(|| Err(why.clone())),
-        Ok(r) if r.log.index == index => Some(r.check(record).map_err(|e| format!("request {}: {e}", r.request))),
-        Ok(_) => None,
+    let prepared = (input.prepare)(record).unwrap_or_else(|e| Prepared {
+        identity: vec![IdentityField {
+            field: "replay".to_owned(),
+            declared: record.stack.device.profile.clone(),
+            found: Some(format!("it cannot be prepared: {e}")),
+            agrees: false,
+        }],
+        replayer: None,
     });
+    let digest = record.digest()?;
+    let found = (input.evidence)(&digest).map_err(|e| e.reason());
+    let opened = found.and_then(|file| file.map_or(Ok(Opened::default()), |file| intake::open(&file, record)));
+    let (opened, set_aside) = match opened {
+        Ok(opened) => (opened, Vec::new()),
+        Err(reason) => (Opened::default(), vec![SetAside { name: format!("{}.evidence", digest.to_hex()), reason }]),
+    };
+    let presented = receipts.iter().filter(|r| r.log.index == index);
     let record_input = Input {
         seq: index,
         record,
         opened,
-        receipts: presented.collect(),
+        set_aside,
+        receipts: presented
+            .map(|r| r.check(record).map_err(|e| format!("of request number {}: {e}", r.request)))
+            .collect(),
+        continued,
         identity: prepared.identity,
         replayer: prepared.replayer.as_deref(),
     };
     audit::audit(&record_input, options, progress)
 }
 
-fn read_receipts(files: &[Vec<u8>], origin: &str, key: &PublicKey) -> Vec<Result<Receipt, String>> {
-    files
-        .iter()
-        .map(|file| Receipt::verify(file, origin, key).map_err(|e| format!("a receipt is not valid: {e}")))
-        .collect()
+/// Receipts that the operator's key signed for this log, and the copies beside the log that are none.
+fn read_receipts(files: &[Presented], origin: &str, key: &PublicKey) -> Result<(Vec<Receipt>, Vec<SetAside>), Error> {
+    let (mut valid, mut set_aside) = (Vec::new(), Vec::new());
+    for file in files {
+        let read = match &file.bytes {
+            Ok(bytes) => Receipt::verify(bytes, origin, key).map_err(|e| match e {
+                record::Error::NoteUnsigned { .. } => {
+                    format!("it is not signed by the operator's key under the name of this log, {origin}")
+                }
+                e => e.to_string(),
+            }),
+            Err(reason) => Err(reason.clone()),
+        };
+        match (read, file.holder) {
+            (Ok(receipt), _) => valid.push(receipt),
+            (Err(reason), Holder::Client) => return Err(Error::Receipt { name: file.name.clone(), reason }),
+            (Err(reason), Holder::Log) => set_aside.push(SetAside { name: file.name.clone(), reason }),
+        }
+    }
+    Ok((valid, set_aside))
+}
+
+/// What a record that its log refuses amounts to: one that could not be read says nothing about its operator.
+fn unreadable(record: &Digest, refusal: &LogRefusal) -> (Verdict, String) {
+    let why = match refusal {
+        // The system's own words differ from one system to the next, and paths from one auditor to the next.
+        LogRefusal::Unreadable { source, .. } => {
+            format!("{}.replay cannot be read: {}", record.to_hex(), source.kind())
+        }
+        refusal => refusal.to_string(),
+    };
+    let verdict = match refusal {
+        LogRefusal::Unreadable { .. } => Verdict::Inconclusive,
+        LogRefusal::RecordMalformed { source, .. } if matches!(**source, record::Error::UnknownType { .. }) => {
+            Verdict::Unverifiable
+        }
+        _ => Verdict::Error,
+    };
+    (verdict, format!("{}: {why}", refusal.code()))
 }
 
 fn blank(input: &LogInput<'_>, options: &Options) -> AuditResult {
@@ -168,6 +262,7 @@ fn blank(input: &LogInput<'_>, options: &Options) -> AuditResult {
             head: None,
             key: Some(input.key.id().to_string()),
             refused: None,
+            set_aside: Vec::new(),
         },
         sampling: challenge::describe(&input.plan, 0, 0),
         records: Vec::new(),

@@ -1,90 +1,8 @@
-//! The operation graph as the verifier walks it: names, order, and what a difference at each point means.
+//! The operation graph as the verifier walks it: places in it, their order, and what a difference at each means.
 //!
-//! The names are those that records, evidence and the engine's taps use. Source: `docs/spec/audit-result.md`, *Operations*.
+//! The operations are the engine's: records, evidence and taps use the same names. Source: `docs/spec/audit-result.md`, *Operations*.
 
-use serde::{Deserialize, Serialize};
-
-/// One operation of the forward pass. The order of the variants is the order of execution within a layer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-#[allow(missing_docs)] // the names are the documentation: they are the stored words
-pub enum Op {
-    Embed,
-    AttnNorm,
-    Qkv,
-    RopeQ,
-    K,
-    V,
-    Attention,
-    OProj,
-    AttnResidual,
-    MlpNorm,
-    GateUp,
-    SiluMul,
-    Down,
-    MlpResidual,
-    FinalNorm,
-    LmHead,
-}
-
-impl Op {
-    /// Every operation, in order.
-    pub const ALL: [Self; 16] = [
-        Self::Embed,
-        Self::AttnNorm,
-        Self::Qkv,
-        Self::RopeQ,
-        Self::K,
-        Self::V,
-        Self::Attention,
-        Self::OProj,
-        Self::AttnResidual,
-        Self::MlpNorm,
-        Self::GateUp,
-        Self::SiluMul,
-        Self::Down,
-        Self::MlpResidual,
-        Self::FinalNorm,
-        Self::LmHead,
-    ];
-
-    /// The stored word.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Embed => "embed",
-            Self::AttnNorm => "attn_norm",
-            Self::Qkv => "qkv",
-            Self::RopeQ => "rope_q",
-            Self::K => "k",
-            Self::V => "v",
-            Self::Attention => "attention",
-            Self::OProj => "o_proj",
-            Self::AttnResidual => "attn_residual",
-            Self::MlpNorm => "mlp_norm",
-            Self::GateUp => "gate_up",
-            Self::SiluMul => "silu_mul",
-            Self::Down => "down",
-            Self::MlpResidual => "mlp_residual",
-            Self::FinalNorm => "final_norm",
-            Self::LmHead => "lm_head",
-        }
-    }
-
-    /// The operation of that name.
-    pub fn by_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|op| op.name() == name)
-    }
-
-    /// True when the operation runs on the tensor cores, whose arithmetic differs between GPU generations.
-    pub const fn on_tensor_cores(self) -> bool {
-        matches!(self, Self::Qkv | Self::Attention | Self::OProj | Self::GateUp | Self::Down | Self::LmHead)
-    }
-
-    /// True for the operations that belong to a layer.
-    pub const fn in_layer(self) -> bool {
-        !matches!(self, Self::Embed | Self::FinalNorm | Self::LmHead)
-    }
-}
+pub use engine::ops::Op;
 
 /// One output of the operation graph: an operation, in a layer if it belongs to one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -117,8 +35,8 @@ impl Point {
     /// The point of that path.
     pub fn by_path(path: &str) -> Option<Self> {
         let point = match path.strip_prefix("layers.").and_then(|rest| rest.split_once('.')) {
-            Some((layer, op)) => Self { layer: Some(layer.parse().ok()?), op: Op::by_name(op)? },
-            None => Self::global(Op::by_name(path)?),
+            Some((layer, op)) => Self { layer: Some(layer.parse().ok()?), op: Op::from_name(op)? },
+            None => Self::global(Op::from_name(path)?),
         };
         (point.layer.is_some() == point.op.in_layer() && point.path() == path).then_some(point)
     }
@@ -151,7 +69,7 @@ impl Point {
             // `end` outside the layers: how deep the model is is not known here, and only the last layer known to agree matters.
             let last_layer = end.layer.unwrap_or(first_layer);
             for layer in first_layer..=last_layer {
-                for op in Op::ALL.into_iter().filter(|op| op.in_layer()) {
+                for op in Op::LAYER {
                     push(Self::at(layer, op));
                 }
             }
@@ -211,12 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn names_go_both_ways() {
-        for op in Op::ALL {
-            assert_eq!(Op::by_name(op.name()), Some(op));
-            assert_eq!(serde_json::to_string(&op).unwrap(), format!("\"{}\"", op.name()));
-        }
-        assert_eq!(Op::by_name("wgmma"), None);
+    fn paths_go_both_ways() {
         for point in [Point::global(Op::LmHead), Point::at(12, Op::SiluMul)] {
             assert_eq!(Point::by_path(&point.path()), Some(point));
         }

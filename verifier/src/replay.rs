@@ -324,6 +324,12 @@ pub trait Replayer {
     /// Quantisation schemes that can be supposed.
     fn schemes(&self) -> Vec<String>;
 
+    /// Number of tokens that the model knows: ids are below it.
+    fn vocabulary(&self) -> u32;
+
+    /// Number of positions that the model has: positions are below it.
+    fn positions(&self) -> u32;
+
     /// Splits that cut every operation into the same pieces: one spelling for all that cannot differ in a bit.
     fn canonical(&self, splits: &Splits) -> Splits {
         splits.clone()
@@ -340,6 +346,12 @@ pub trait Replayer {
     /// # Errors
     /// As [`Replayer::choose`].
     fn rank(&self, decode: &Decode, logits: &[u32], position: u32, token: u32) -> Result<Option<u32>, ReplayError>;
+
+    /// The log-probability of `token`, as the f32 bits that the record's engine logs, from logits (f32 bits) of the row at `position`.
+    ///
+    /// # Errors
+    /// [`ReplayError::Failed`] for logits or a token that have none.
+    fn logprob(&self, logits: &[u32], position: u32, token: u32) -> Result<u32, ReplayError>;
 
     /// The weights that output element `index` of an operation is computed from, in a row whose input token is `token`; none if
     /// it has no weights of its own. [`Op::V`] means the part of the qkv product that is stored as V, [`Op::MlpResidual`] the down product.

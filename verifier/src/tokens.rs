@@ -1,6 +1,7 @@
 //! Do the tokens follow from the logits? With the sampler and the seed logged there is one admissible token per step.
 
 use crate::error::Error;
+use crate::explain;
 use crate::plan::Plan;
 use crate::replay::{Elements, ReplayError, Replayer};
 use crate::result::{Cause, Outcome, TokenFinding, Trial};
@@ -39,6 +40,8 @@ pub struct TokenCheck {
     pub wrong: Vec<(usize, usize, TokenFinding)>,
     /// A sampler or parameter that is not known here.
     pub unknown: Option<String>,
+    /// Why the sampler refused logits: the first refusal.
+    pub refused: Option<String>,
 }
 
 /// Every sampled token of a record, in plan order, with its logits: from a replay that gives the logged bits, or else as opened.
@@ -59,11 +62,8 @@ pub fn sampled(record: &Record, plan: &Plan, walk: &Walk, opened: &Opened) -> Ve
     out
 }
 
-/// Compares every sampled token with the admissible one.
-///
-/// # Errors
-/// [`Error`] when the replayer fails; a sampler that is not known is part of the finding.
-pub fn check(record: &Record, replayer: &dyn Replayer, sampled: &[Sampled]) -> Result<TokenCheck, Error> {
+/// Compares every sampled token with the admissible one. A sampler that is not known, or that refuses the logits, is part of the finding.
+pub fn check(record: &Record, replayer: &dyn Replayer, sampled: &[Sampled]) -> TokenCheck {
     let mut found = TokenCheck::default();
     for s in sampled {
         let (Some(logits), Some(request)) = (&s.logits, record.requests.get(s.request)) else {
@@ -77,7 +77,11 @@ pub fn check(record: &Record, replayer: &dyn Replayer, sampled: &[Sampled]) -> R
                 found.unchecked += 1;
                 continue;
             }
-            Err(e) => return Err(e.into()),
+            Err(e) => {
+                found.refused.get_or_insert_with(|| e.to_string());
+                found.unchecked += 1;
+                continue;
+            }
         };
         found.checked += 1;
         if admissible != s.token {
@@ -87,12 +91,13 @@ pub fn check(record: &Record, replayer: &dyn Replayer, sampled: &[Sampled]) -> R
                 output_index: (s.position + 1).saturating_sub(request.prompt.len() as u32),
                 logged: s.token,
                 admissible,
-                rank: replayer.rank(&request.decode, logits, s.position, s.token)?,
+                // The sampler has just read these logits; a token that it cannot rank is one that it cannot draw.
+                rank: replayer.rank(&request.decode, logits, s.position, s.token).unwrap_or_default(),
             };
             found.wrong.push((s.pass, s.row, finding));
         }
     }
-    Ok(found)
+    found
 }
 
 /// Looks for what made the wrong tokens: another seed, greedy choice, or else a swap.
@@ -128,14 +133,14 @@ pub fn causes(
                 }
             }
             trials.push(Trial {
-                hypothesis: format!("another seed for request {}", request.id),
+                hypothesis: format!("another seed for {}", explain::request(&request.id)),
                 outcome: if found.is_empty() { Outcome::Contradicted } else { Outcome::Explains },
                 detail: format!("{} seeds tried: {range}", candidates.len()),
             });
             let greedy = Decode::greedy(request.decode.max_new_tokens, request.decode.stop_ids.clone());
             let is_greedy = search.explains(&greedy)?;
             trials.push(Trial {
-                hypothesis: format!("greedy choice for request {}", request.id),
+                hypothesis: format!("greedy choice for {}", explain::request(&request.id)),
                 outcome: if is_greedy { Outcome::Explains } else { Outcome::Contradicted },
                 detail: String::new(),
             });

@@ -2,6 +2,7 @@
 //!
 //! Source: `docs/spec/audit-result.md`, *Verdicts*. A verdict is never a boolean, and only `MISMATCH` accuses.
 
+use crate::result::ClaimKind;
 use serde::{Deserialize, Serialize};
 
 /// What an audit concludes about one claim, one record or one log.
@@ -18,7 +19,7 @@ pub enum Verdict {
     Unverifiable,
     /// The bits are not those of the claim: the first divergent operation, tensor, index and both bit patterns are named.
     Mismatch,
-    /// The log itself is refused: altered, truncated, reordered, spliced, signed by another key, or not readable.
+    /// The log or the record is refused: altered, truncated, reordered, spliced, signed by another key, missing, or contradicting itself.
     Error,
 }
 
@@ -42,19 +43,24 @@ impl Verdict {
     /// One sentence for a reader who has not met the word.
     pub const fn meaning(self) -> &'static str {
         match self {
-            Self::Match => "The logged bits are exactly those that the claim produces.",
-            Self::Indistinguishable => "The logged bits fit the claim, but fit the listed alternatives as well.",
+            Self::Match => {
+                "The logged bits are exactly those that the claim produces. Other claims that would have produced them too are listed."
+            }
+            Self::Indistinguishable => {
+                "As MATCH, but the auditor required that nothing else fits (number of rows, GPU generation), and something does."
+            }
             Self::Inconclusive => "Something the verdict needs is missing or not covered; nothing is concluded.",
             Self::Unverifiable => "The declared computation cannot be repeated with what is at hand.",
-            Self::Mismatch => "The logged bits are not those that the claim produces.",
-            Self::Error => "The log was refused before any computation was compared.",
+            Self::Mismatch => "The logged bits, or the tokens chosen from them, are not those that the claim produces.",
+            Self::Error => "The log or the record is refused: it was altered, is missing, or contradicts itself.",
         }
     }
 
     /// Process exit code: 0 a match, 1 something did not match, 2 could not tell or failed.
     ///
-    /// A refused log is 1: it was altered, which is a finding, not a failure of the tool. Refusals that are no finding
-    /// (`record::LogRefusal::is_finding`: a wrong key, say) are 2; whoever has the reason at hand looks there first.
+    /// A refused log or record is 1: it was altered or contradicts itself, which is a finding, not a failure of the tool.
+    /// Refusals that are no finding (`record::LogRefusal::is_finding`: a wrong key, say) are 2; whoever has the reason at hand looks
+    /// there first.
     pub const fn exit_code(self) -> u8 {
         match self {
             Self::Match => 0,
@@ -109,21 +115,28 @@ impl std::fmt::Display for Level {
 /// Folds the verdicts of the claims that an audit requires.
 ///
 /// Order of precedence, from the specification's two rules (only `MISMATCH` with a complete record is an accusation; fail
-/// closed): a refused log is `ERROR` whatever else; then a claim that cannot be replayed or lacks a field caps the verdict at
-/// `UNVERIFIABLE` or `INCONCLUSIVE`, so that a difference found without a complete record accuses nobody; then `MISMATCH`;
-/// then `INDISTINGUISHABLE`; and `MATCH` only if every claim is one. No claim at all is `INCONCLUSIVE`.
-pub fn fold(verdicts: impl IntoIterator<Item = Verdict>) -> Verdict {
-    const fn rank(v: Verdict) -> u8 {
-        match v {
-            Verdict::Match => 0,
-            Verdict::Indistinguishable => 1,
-            Verdict::Mismatch => 2,
-            Verdict::Inconclusive => 3,
-            Verdict::Unverifiable => 4,
-            Verdict::Error => 5,
+/// closed):
+/// 1. `ERROR`: what contradicts itself is refused whatever else.
+/// 2. A record that is not complete ([`ClaimKind::completes_the_record`]) caps the verdict: a difference found in it accuses nobody.
+/// 3. `MISMATCH`: a commitment that disagrees with recomputation needs no evidence, so nothing that is merely missing or unknown *beside*
+///    it (opened tensors, a sampler, log-probabilities) takes it away.
+/// 4. `UNVERIFIABLE`, then `INCONCLUSIVE`, then `INDISTINGUISHABLE`; and `MATCH` only if every claim is one.
+///
+/// No claim at all is `INCONCLUSIVE`.
+pub fn fold(claims: impl IntoIterator<Item = (ClaimKind, Verdict)>) -> Verdict {
+    fn rank((kind, verdict): &(ClaimKind, Verdict)) -> u8 {
+        match (verdict, kind.completes_the_record()) {
+            (Verdict::Match, _) => 0,
+            (Verdict::Indistinguishable, _) => 1,
+            (Verdict::Inconclusive, false) => 2,
+            (Verdict::Unverifiable, false) => 3,
+            (Verdict::Mismatch, _) => 4,
+            (Verdict::Inconclusive, true) => 5,
+            (Verdict::Unverifiable, true) => 6,
+            (Verdict::Error, _) => 7,
         }
     }
-    verdicts.into_iter().max_by_key(|v| rank(*v)).unwrap_or(Verdict::Inconclusive)
+    claims.into_iter().max_by_key(rank).map_or(Verdict::Inconclusive, |(_, verdict)| verdict)
 }
 
 /// Folds the verdicts of several records into that of a log: unlike claims of one record, one record's missing field
@@ -144,8 +157,21 @@ mod tests {
 
     #[test]
     fn a_missing_field_caps_a_mismatch_within_a_record_only() {
-        assert_eq!(fold([Verdict::Mismatch, Verdict::Inconclusive]), Verdict::Inconclusive);
+        let bits = (ClaimKind::Bits, Verdict::Mismatch);
+        assert_eq!(fold([bits, (ClaimKind::Completeness, Verdict::Inconclusive)]), Verdict::Inconclusive);
         assert_eq!(fold_records([Verdict::Mismatch, Verdict::Inconclusive]), Verdict::Mismatch);
+    }
+
+    #[test]
+    fn what_is_missing_beside_a_mismatch_does_not_take_it_away() {
+        let bits = (ClaimKind::Bits, Verdict::Mismatch);
+        for kind in ClaimKind::ALL.into_iter().filter(|kind| !kind.completes_the_record()) {
+            for beside in [Verdict::Inconclusive, Verdict::Unverifiable, Verdict::Indistinguishable, Verdict::Match] {
+                assert_eq!(fold([(kind, beside), bits]), Verdict::Mismatch, "{kind} {beside}");
+                assert_eq!(fold([bits, (kind, beside)]), Verdict::Mismatch, "{kind} {beside}");
+            }
+            assert_eq!(fold([bits, (kind, Verdict::Error)]), Verdict::Error);
+        }
     }
 
     #[test]
@@ -158,7 +184,10 @@ mod tests {
     #[test]
     fn every_other_verdict_beats_a_match() {
         for v in Verdict::ALL {
-            assert_eq!(fold([Verdict::Match, v, Verdict::Match]), v);
+            for kind in ClaimKind::ALL {
+                let holds = (ClaimKind::Bits, Verdict::Match);
+                assert_eq!(fold([holds, (kind, v), holds]), v);
+            }
             assert_eq!(fold_records([v, Verdict::Match]), v);
         }
     }

@@ -150,6 +150,68 @@ fn what_is_not_at_hand_is_unverifiable() {
     assert!(r.headline.contains("kernels"), "{}", r.headline);
 }
 
+#[test]
+fn a_prompt_id_outside_the_vocabulary_is_an_error_of_its_record() {
+    let mut served = Serving { new_tokens: 1, ..Serving::default() }.serve();
+    served.record.requests[1].prompt[2] = u32::MAX;
+    let r = served.audit_on(&AtHand::emulated(model(), 2, None), &Options::default(), false);
+    assert_eq!((r.verdict, claim(&r, ClaimKind::Schedule)), (Verdict::Error, Verdict::Error), "{}", r.headline);
+    assert!(r.headline.contains("token 4294967295 at position 2"), "{}", r.headline);
+}
+
+#[test]
+fn a_kernel_by_another_name_is_named_and_hides_nothing() {
+    let mut served = Serving { new_tokens: 1, ..Serving::default() }.serve();
+    let own = std::mem::replace(&mut served.record.stack.kernels[0].name, "fast_gemm".into());
+    let r = served.audit_on(&AtHand::emulated(model(), 2, None), &Options::default(), false);
+    assert_eq!((r.verdict, claim(&r, ClaimKind::Bits)), (Verdict::Unverifiable, Verdict::Match));
+    assert!(r.headline.contains("fast_gemm") && r.headline.contains(&own), "{}", r.headline);
+
+    let mut cheat = Serving { profile: "sm_80", new_tokens: 1, ..Serving::default() }.serve();
+    cheat.record.stack.kernels[0].name = "fast_gemm".into();
+    let r = cheat.audit_on(&AtHand::emulated(model(), 2, None), &Options::default(), false);
+    assert_eq!(r.verdict, Verdict::Mismatch, "{}", r.headline);
+}
+
+#[test]
+fn files_are_counted_on_their_own_side() {
+    let mut served = Serving { new_tokens: 1, ..Serving::default() }.serve();
+    let at_hand = served.record.model.files.len();
+    served.record.model.files.clear();
+    let r = served.audit_on(&AtHand::emulated(model(), 2, None), &Options::default(), false);
+    let files = r.identity.iter().find(|f| f.field == "model files").unwrap();
+    assert!(files.declared.starts_with("0 files"), "{files:?}");
+    assert!(files.found.as_ref().unwrap().starts_with(&format!("{at_hand} files")), "{files:?}");
+    assert_eq!(r.verdict, Verdict::Unverifiable);
+}
+
+#[test]
+fn log_probabilities_are_those_of_the_logits() {
+    let mut served = Serving { new_tokens: 3, ..Serving::default() }.serve();
+    let honest = |served: &served::Served| -> Vec<record::F32Bits> {
+        let opened = verifier::intake::open(&served.evidence.to_file().unwrap(), &served.record).unwrap();
+        let mut values = Vec::new();
+        for (s, step) in served.record.steps.iter().enumerate() {
+            for row in step.schedule.each_row().filter(|r| r.request == 0) {
+                let Some(token) = served.record.row_id(&row).unwrap().chosen else { continue };
+                let logits = &opened.row(s, row.leaf).unwrap().outputs[&Point::global(Op::LmHead)];
+                let verifier::replay::Elements::F32(bits) = &logits.bits else { panic!("f32 logits") };
+                let value = engine::sampler::log_probability(bits, row.position + 1, token).unwrap();
+                values.push(record::F32Bits(value));
+            }
+        }
+        values
+    };
+    let values = honest(&served);
+    assert!(values.iter().all(|v| v.value() < 0.0 && v.value() > -10.0), "{values:?}");
+    served.record.requests[0].logprobs = Some(values);
+    let blind = |s: &served::Served| s.audit_on(&AtHand::emulated(model(), 2, None), &Options::default(), false);
+    assert_eq!(blind(&served).verdict, Verdict::Match);
+    served.record.requests[0].logprobs.as_mut().unwrap()[1].0 ^= 1;
+    let r = blind(&served);
+    assert_eq!((r.verdict, claim(&r, ClaimKind::Logprobs)), (Verdict::Mismatch, Verdict::Mismatch));
+}
+
 /// The single-element product that proposes weight bits gives what the kernels give.
 #[test]
 fn the_dot_product_is_that_of_the_kernels() {

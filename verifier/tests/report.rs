@@ -28,6 +28,7 @@ fn result(name: &str, record: RecordResult) -> AuditResult {
             head: None,
             key: None,
             refused: None,
+            set_aside: Vec::new(),
         },
         sampling: challenge::describe(&challenge::Plan::All, 1, 1),
         verdict: fold_records([record.verdict]),
@@ -131,6 +132,16 @@ fn the_page_stands_alone_and_says_everything() {
     ] {
         assert!(page.contains(words), "{words}");
     }
+    // A reader who has not met the words finds them explained, and what was not checked said.
+    for v in Verdict::ALL {
+        assert!(page.contains(v.meaning()), "{v}");
+    }
+    assert!(page.contains("An auditor who requires the claims rows or hardware gets INDISTINGUISHABLE"));
+    assert!(page.contains("<b>not verified</b>"));
+    // What is the same for all four records stands there once.
+    assert_eq!(page.matches("Model, software and hardware as declared").count(), 1);
+    assert_eq!(page.matches("at most 64 extra rows").count(), 1);
+    assert!(page.contains("@media (max-width: 42rem)"));
     assert_eq!(page.matches("<svg").count(), page.matches("</svg>").count());
     assert!(page.matches("<caption>").count() >= page.matches("<svg").count(), "every chart has its table");
     assert_eq!(page, report::render(&signed, "Five logs").unwrap());

@@ -283,22 +283,6 @@ fn a_record_that_contradicts_itself_is_refused() {
 }
 
 #[test]
-fn evidence_that_does_not_open_the_leaves_is_refused() {
-    let served = Operator::default().serve();
-    let toy = Toy::default();
-    let input = verifier::audit::Input {
-        seq: 0,
-        record: &served.record,
-        opened: Err("step 1 leaf 0 opens something else".into()),
-        receipts: vec![],
-        identity: vec![],
-        replayer: Some(&toy),
-    };
-    let r = verifier::audit::audit(&input, &Options::default(), &|_, _| {}).unwrap();
-    assert_eq!(r.verdict, Verdict::Error);
-}
-
-#[test]
 fn splits_that_the_policy_does_not_choose_betray_themselves() {
     // The operator logs honestly what it ran for two unlogged rows; the policy says otherwise for the logged rows.
     let mut served = Operator { extra_rows: |_| 2, ..Operator::default() }.serve();

@@ -230,7 +230,9 @@ pub fn summary(out: &mut dyn Write, result: &AuditResult) -> io::Result<()> {
     for r in &result.records {
         writeln!(out, "  record {}: {} - {}", r.seq, r.verdict, r.headline)?;
     }
-    Ok(())
+    writeln!(out)?;
+    let verdicts = result.records.iter().map(|r| r.verdict).chain([result.verdict]);
+    explain::legend(verdicts).iter().try_for_each(|line| writeln!(out, "{line}"))
 }
 
 /// Runs `audit`.

@@ -36,8 +36,9 @@ impl Decode {
 
     fn check_ranges(&self) -> Result<(), &'static str> {
         // Comparisons with NaN are false, so NaN is in no range.
-        let within = |bits: F32Bits, holds: fn(f32) -> bool| bits.value().is_finite() && holds(bits.value());
-        let ranges: [(F32Bits, fn(f32) -> bool, &'static str); 6] = [
+        type Range = fn(f32) -> bool;
+        let within = |bits: F32Bits, holds: Range| bits.value().is_finite() && holds(bits.value());
+        let ranges: [(F32Bits, Range, &'static str); 6] = [
             (self.temperature, |x| x >= 0.0, "temperature is not a finite number of at least 0"),
             (self.top_p, |x| x > 0.0 && x <= 1.0, "top_p is not above 0 and at most 1"),
             (self.min_p, |x| (0.0..=1.0).contains(&x), "min_p is not between 0 and 1"),

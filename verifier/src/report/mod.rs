@@ -23,9 +23,32 @@ struct Page<'a> {
     css: &'static str,
     audits: Vec<view::Audit<'a>>,
     tally: Vec<(Verdict, usize)>,
+    alternatives: &'static str,
+    identities: Vec<view::Identities<'a>>,
     channels: Vec<view::Channels<'a>>,
     limitations: Vec<&'a str>,
     recheck: Vec<&'a str>,
+}
+
+impl Page<'_> {
+    /// Log, how it was audited, and whose keys: equal rows of several logs are one.
+    fn methods(&self) -> Vec<(String, String, String)> {
+        let mut rows: Vec<(Vec<&str>, String, String)> = Vec::new();
+        for a in &self.audits {
+            let (m, l, by) = (&a.result.method, &a.result.method.limits, &a.result.auditor);
+            let how = format!(
+                "{}, by {}; at most {} extra rows, {} splits and {} seeds searched; {} {}, numerics revision {}",
+                m.replay, m.schedule, l.extra_rows, l.splits, l.seeds, by.tool, by.version, by.numerics_revision
+            );
+            let operator = a.result.log.key.as_deref().unwrap_or("none");
+            let keys = format!("operator {operator}, auditor {}", a.signer);
+            match rows.iter_mut().find(|row| row.1 == how && row.2 == keys) {
+                Some(row) => row.0.push(&a.result.subject.name),
+                None => rows.push((vec![&a.result.subject.name], how, keys)),
+            }
+        }
+        rows.into_iter().map(|(names, how, keys)| (names.join(", "), how, keys)).collect()
+    }
 }
 
 /// Renders several audits side by side as one HTML document.
@@ -56,6 +79,8 @@ pub fn render(results: &[SignedResult], title: &str) -> Result<String, Error> {
         lede,
         css: include_str!("../../templates/report.css"),
         tally,
+        alternatives: crate::explain::ALTERNATIVES,
+        identities: view::identities(results),
         channels: view::channels(results),
         limitations: view::union(results.iter().map(|r| r.result.limitations.as_slice())),
         recheck: view::union(results.iter().map(|r| r.result.recheck.as_slice())),

@@ -4,9 +4,10 @@ use super::{bits, svg};
 use crate::explain;
 use crate::ranges::Ranges;
 use crate::result::{
-    AuditResult, Cause, CellState, Channel, ClaimKind, GrowthPoint, Margins, RecordResult, SignedResult, StepMatrix,
-    TokenFinding,
+    AuditResult, Cause, CellState, Channel, ClaimKind, ClaimResult, GrowthPoint, IdentityField, Margins, Outcome,
+    RecordResult, SignedResult, StepMatrix, TokenFinding, Unverified,
 };
+use crate::verdict::Verdict;
 use std::fmt::Write as _;
 
 /// One audited log.
@@ -53,6 +54,16 @@ impl<'a> Audit<'a> {
     pub fn requires(&self, claim: &ClaimKind) -> bool {
         self.result.method.required.contains(claim)
     }
+
+    /// Chances of missing dishonest records, in one line; empty when every record was audited.
+    pub fn misses(&self) -> String {
+        let sampling = &self.result.sampling;
+        if sampling.audited >= sampling.population {
+            return String::new();
+        }
+        let bounds = sampling.bounds.iter().map(|b| format!("{} dishonest: {}", b.dishonest, b.miss));
+        format!("chance of missing all of {}", bounds.collect::<Vec<_>>().join("; "))
+    }
 }
 
 impl<'a> Record<'a> {
@@ -75,6 +86,30 @@ impl<'a> Record<'a> {
             growth: growth(&r.growth),
             margins: margins(&r.margins),
         }
+    }
+
+    /// Claims that are not matched, or that the reader must look at: shown in full.
+    pub fn open_claims(&self) -> Vec<&'a ClaimResult> {
+        self.r.claims.iter().filter(|c| c.verdict != Verdict::Match).collect()
+    }
+
+    /// The claims that hold, by name.
+    pub fn held(&self) -> String {
+        let names = self.r.claims.iter().filter(|c| c.verdict == Verdict::Match).map(|c| c.claim.name());
+        names.collect::<Vec<_>>().join(", ")
+    }
+
+    /// Identities that are not those at hand.
+    pub fn foreign(&self) -> Vec<&'a IdentityField> {
+        self.r.identity.iter().filter(|f| !f.agrees).collect()
+    }
+
+    /// How the hypotheses came out, in one line.
+    pub fn trials(&self) -> String {
+        let count = |outcome| self.r.tried.iter().filter(|t| t.outcome == outcome).count();
+        let each = [Outcome::Explains, Outcome::Contradicted, Outcome::NotTried].map(|o| (count(o), o.words()));
+        let parts = each.iter().filter(|(n, _)| *n > 0).map(|(n, words)| format!("{n} {words}"));
+        format!("Hypotheses tried by replay: {}", parts.collect::<Vec<_>>().join(", "))
     }
 
     pub fn needed(&self, index: &usize) -> Option<&'a str> {
@@ -105,9 +140,9 @@ fn matrix(m: &StepMatrix) -> String {
     .filter(|(_, state)| *state == CellState::Match || any(*state))
     .collect();
     let mut out = format!(
-        "<h3>Requests by steps</h3><figure><figcaption>Each square is one request in one engine step: filled where every compared bit \
-         agrees with the claim, crossed where one does not.</figcaption><div class=\"scroll\">{picture}</div></figure>\
-         <div class=\"scroll\"><table><caption>The same in numbers.</caption><thead><tr><th scope=\"col\">Request</th>\
+        "<figure><figcaption>Requests by steps: filled where every compared bit agrees with the claim, crossed where one does \
+         not.</figcaption><div class=\"scroll\">{picture}</div></figure><details><summary>The same in numbers</summary>\
+         <div class=\"scroll\"><table><caption>Steps of each request.</caption><thead><tr><th scope=\"col\">Request</th>\
          <th scope=\"col\" class=\"n\">Rows</th>"
     );
     for (name, _) in &columns {
@@ -122,7 +157,7 @@ fn matrix(m: &StepMatrix) -> String {
         }
         out.push_str("</tr>");
     }
-    out.push_str("</tbody></table></div>");
+    out.push_str("</tbody></table></div></details>");
     out
 }
 
@@ -132,10 +167,10 @@ fn growth(points: &[GrowthPoint]) -> String {
         return String::new();
     }
     let mut out = format!(
-        "<h3>How the difference grows</h3><figure><figcaption>Share of elements that differ at each compared output of the first row that \
-         differs, by layer.</figcaption><div class=\"scroll\">{picture}</div></figure><div class=\"scroll\"><table><caption>The same in \
-         numbers; ulp: units in the last place.</caption><thead><tr><th scope=\"col\">Output</th><th scope=\"col\" class=\"n\">Elements that \
-         differ</th><th scope=\"col\" class=\"n\">Largest difference (ulp)</th></tr></thead><tbody>"
+        "<figure><figcaption>How the difference grows: share of elements that differ at each compared output of the first row that \
+         differs, by layer.</figcaption><div class=\"scroll\">{picture}</div></figure><details><summary>The same in numbers</summary>\
+         <div class=\"scroll\"><table><caption>ulp: units in the last place.</caption><thead><tr><th scope=\"col\">Output</th>\
+         <th scope=\"col\" class=\"n\">Elements that differ</th><th scope=\"col\" class=\"n\">Largest difference (ulp)</th></tr></thead><tbody>"
     );
     for p in points {
         let point = crate::ops::Point { layer: p.layer, op: p.op };
@@ -147,7 +182,7 @@ fn growth(points: &[GrowthPoint]) -> String {
             super::grouped(u64::from(p.max_ulp))
         );
     }
-    out.push_str("</tbody></table></div>");
+    out.push_str("</tbody></table></div></details>");
     out
 }
 
@@ -157,10 +192,10 @@ fn margins(m: &Margins) -> String {
         return String::new();
     }
     let mut out = format!(
-        "<h3>Margins</h3><figure><figcaption>Distance between the best and the second logit at {} sampled positions, by power of two; \
-         {} exact {}. Small margins are where a token is easiest to steer.</figcaption><div class=\"scroll\">{picture}</div></figure>\
-         <div class=\"scroll\"><table><caption>The same in numbers.</caption><thead><tr><th scope=\"col\">Margin from</th><th scope=\"col\">to \
-         under</th><th scope=\"col\" class=\"n\">Positions</th></tr></thead><tbody>",
+        "<details><summary>Margins of the sampled tokens</summary><figure><figcaption>Distance between the best and the second logit at {} \
+         sampled positions, by power of two; {} exact {}. Small margins are where a token is easiest to steer.</figcaption><div \
+         class=\"scroll\">{picture}</div></figure><div class=\"scroll\"><table><caption>The same in numbers.</caption><thead><tr>\
+         <th scope=\"col\">Margin from</th><th scope=\"col\">to under</th><th scope=\"col\" class=\"n\">Positions</th></tr></thead><tbody>",
         m.positions,
         m.ties,
         if m.ties == 1 { "tie" } else { "ties" }
@@ -174,8 +209,45 @@ fn margins(m: &Margins) -> String {
             bin.count
         );
     }
-    out.push_str("</tbody></table></div>");
+    out.push_str("</tbody></table></div></details>");
     out
+}
+
+/// Identities of one or more records, with what of their statements was not checked.
+pub(super) struct Identities<'a> {
+    pub scope: String,
+    pub fields: &'a [IdentityField],
+    pub unverified: &'a [Unverified],
+}
+
+/// Identities of all records, equal ones shown once.
+pub(super) fn identities(results: &[SignedResult]) -> Vec<Identities<'_>> {
+    let mut groups: Vec<(Vec<String>, &RecordResult)> = Vec::new();
+    for (audit, r) in results.iter().flat_map(|s| s.result.records.iter().map(move |r| (&s.result, r))) {
+        if r.identity.is_empty() && r.unverified.is_empty() {
+            continue;
+        }
+        let name = match audit.records.len() {
+            1 => audit.subject.name.clone(),
+            _ => format!("{} record {}", audit.subject.name, r.seq),
+        };
+        let same =
+            |(_, one): &&mut (Vec<String>, &RecordResult)| one.identity == r.identity && one.unverified == r.unverified;
+        match groups.iter_mut().find(same) {
+            Some((names, _)) => names.push(name),
+            None => groups.push((vec![name], r)),
+        }
+    }
+    let shown = |names: Vec<String>| match names.as_slice() {
+        [all @ .., last] if names.len() > 12 => {
+            format!("{} and {} more, to {last}", all[..3].join(", "), all.len() - 3)
+        }
+        _ => names.join(", "),
+    };
+    groups
+        .into_iter()
+        .map(|(names, r)| Identities { scope: shown(names), fields: &r.identity, unverified: &r.unverified })
+        .collect()
 }
 
 /// Channels by audit, equal lists shown once.

@@ -1,5 +1,6 @@
 //! Causes: what, other than the claim, explains the logged bits.
 
+use crate::explain::request as request_name;
 use crate::ranges::Ranges;
 use serde::{Deserialize, Serialize};
 
@@ -269,9 +270,9 @@ impl Cause {
             }
             Self::TokenSwapped { tokens, .. } => match tokens.as_slice() {
                 [t] => format!(
-                    "logits match; token {} of request {} is {} where {} is the only admissible one ({})",
+                    "logits match; token {} of {} is {} where {} is the only admissible one ({})",
                     t.output_index,
-                    t.request,
+                    request_name(&t.request),
                     t.logged,
                     t.admissible,
                     t.rank.map_or("it could not be drawn at all".to_owned(), |r| format!("it ranks {r}"))
@@ -294,8 +295,9 @@ impl Cause {
             Self::OtherInput { request, position, logged, found } => {
                 let found: Vec<String> = found.iter().map(u32::to_string).collect();
                 format!(
-                    "token {} was fed to the model at position {position} of request {request}; the log says {logged}",
-                    join(&found, " or ")
+                    "token {} was fed to the model at position {position} of {}; the log says {logged}",
+                    join(&found, " or "),
+                    request_name(request)
                 )
             }
             Self::Unexplained { narrowed, .. } => {

@@ -17,10 +17,14 @@ pub enum ClaimKind {
     Dispatch,
     /// Leaves, step roots and chain follow from the logged commitments.
     Commitments,
+    /// The decoding parameters of every request are in range and fit together.
+    Decoding,
     /// The bits are those of the declared computation.
     Bits,
     /// Every token is the one that the logged sampler and seed choose from the logits.
     Tokens,
+    /// Every logged log-probability is the one that the logits give.
+    Logprobs,
     /// Every seed follows from the rule that the record states for it.
     Seeds,
     /// Output lengths and finish reasons follow from the tokens.
@@ -35,14 +39,16 @@ pub enum ClaimKind {
 
 impl ClaimKind {
     /// Every claim, in the order of the document.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 14] = [
         Self::Completeness,
         Self::Identity,
         Self::Schedule,
         Self::Dispatch,
         Self::Commitments,
+        Self::Decoding,
         Self::Bits,
         Self::Tokens,
+        Self::Logprobs,
         Self::Seeds,
         Self::Outputs,
         Self::Receipts,
@@ -52,18 +58,30 @@ impl ClaimKind {
 
     /// The claims that a verdict requires unless the auditor says otherwise: all but [`Self::Rows`] and [`Self::Hardware`], which
     /// bits alone can seldom settle; what else fits is then listed beside the match.
-    pub const DEFAULT_REQUIRED: [Self; 10] = [
+    pub const DEFAULT_REQUIRED: [Self; 12] = [
         Self::Completeness,
         Self::Identity,
         Self::Schedule,
         Self::Dispatch,
         Self::Commitments,
+        Self::Decoding,
         Self::Bits,
         Self::Tokens,
+        Self::Logprobs,
         Self::Seeds,
         Self::Outputs,
         Self::Receipts,
     ];
+
+    /// True for the claims without which a record is not complete: what they lack could decide any bit, so it caps even a mismatch.
+    pub const fn completes_the_record(self) -> bool {
+        matches!(self, Self::Completeness | Self::Schedule)
+    }
+
+    /// True for claims that only some records make; they are left out where there is nothing to judge.
+    pub const fn may_be_absent(self) -> bool {
+        matches!(self, Self::Receipts | Self::Logprobs)
+    }
 
     /// The stored word.
     pub const fn name(self) -> &'static str {
@@ -73,8 +91,10 @@ impl ClaimKind {
             Self::Schedule => "schedule",
             Self::Dispatch => "dispatch",
             Self::Commitments => "commitments",
+            Self::Decoding => "decoding",
             Self::Bits => "bits",
             Self::Tokens => "tokens",
+            Self::Logprobs => "logprobs",
             Self::Seeds => "seeds",
             Self::Outputs => "outputs",
             Self::Receipts => "receipts",
@@ -91,8 +111,10 @@ impl ClaimKind {
             Self::Schedule => "Every position of every request is computed exactly once, in order.",
             Self::Dispatch => "The kernel choices are those of the declared policy for the declared rows.",
             Self::Commitments => "Leaves, step roots and hash chain follow from what they commit to.",
+            Self::Decoding => "The decoding parameters are in range and fit together.",
             Self::Bits => "The bits are those of the declared computation.",
             Self::Tokens => "Every token is the one that the logged sampler and seed choose.",
+            Self::Logprobs => "Every logged log-probability is the one that the logits give.",
             Self::Seeds => "Every seed follows from the rule stated for it.",
             Self::Outputs => "Output lengths and finish reasons follow from the tokens.",
             Self::Receipts => "Each client's receipt states what the record states.",

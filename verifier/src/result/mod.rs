@@ -126,13 +126,37 @@ pub struct LogFacts {
     pub key: Option<String>,
     /// Why the log was refused, if it was.
     pub refused: Option<Refusal>,
+    /// Copies of receipts that lie beside the log and were not used, by file name.
+    pub set_aside: Vec<SetAside>,
+}
+
+/// Something that came with a log or a record, is not what it should be, and was not used: it neither helps nor harms.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SetAside {
+    /// Its file name.
+    pub name: String,
+    /// Why it was not used.
+    pub reason: String,
+}
+
+/// Something that a record states and this audit did not check.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Unverified {
+    /// Which statement, for example `driver`.
+    pub fact: String,
+    /// As the record states it; long texts are cut, and say so.
+    pub declared: String,
+    /// Why it was not checked.
+    pub why: String,
 }
 
 /// Why a log was refused.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Refusal {
-    /// One of a closed vocabulary: `altered`, `truncated`, `reordered`, `spliced`, `re-signed`, `unreadable`, `missing`.
+    /// One of the reasons of `docs/spec/local-log.md`, for example `altered`.
     pub reason: String,
     /// What was seen, and where.
     pub detail: String,
@@ -174,6 +198,10 @@ pub struct RecordResult {
     pub digest: String,
     /// Model, software and hardware, as declared and as found.
     pub identity: Vec<IdentityField>,
+    /// What the record states and this audit did not check.
+    pub unverified: Vec<Unverified>,
+    /// Evidence that was handed over and refused; the audit recomputed without it.
+    pub set_aside: Vec<SetAside>,
     /// Requests, steps, rows and sampled tokens that it covers.
     pub size: RecordSize,
     /// The verdict.

@@ -166,13 +166,15 @@ impl Served {
 
     pub fn audit_on(&self, at_hand: &AtHand, options: &Options, open: bool) -> RecordResult {
         let prepared = at_hand.prepare(&self.record).unwrap();
-        let opened =
-            if open { intake::open(&self.evidence.to_file().unwrap(), &self.record) } else { Ok(Opened::default()) };
+        let file = self.evidence.to_file().unwrap();
+        let opened = if open { intake::open(&file, &self.record).unwrap() } else { Opened::default() };
         let input = Input {
             seq: 0,
             record: &self.record,
             opened,
+            set_aside: vec![],
             receipts: vec![],
+            continued: &[],
             identity: prepared.identity,
             replayer: prepared.replayer.as_deref(),
         };

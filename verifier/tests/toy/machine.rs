@@ -247,6 +247,19 @@ impl Replayer for Toy {
         Ok(order(decode, logits, position)?.iter().position(|id| *id == token).map(|r| r as u32 + 1))
     }
 
+    fn vocabulary(&self) -> u32 {
+        VOCAB as u32
+    }
+
+    fn positions(&self) -> u32 {
+        64
+    }
+
+    fn logprob(&self, logits: &[u32], _position: u32, token: u32) -> Result<u32, ReplayError> {
+        let words: Vec<u64> = logits.iter().map(|b| u64::from(*b)).chain([u64::from(token)]).collect();
+        Ok(mix(&words) as u32)
+    }
+
     fn weights(&self, point: Point, index: u32, token: u32) -> Option<WeightRow> {
         let honest = ToyRun { machine: Machine::declared("sm_90"), cache: BTreeMap::new() };
         let row = |tensor: String, row: u32| {

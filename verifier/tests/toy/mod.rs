@@ -213,8 +213,10 @@ impl Served {
         let input = Input {
             seq: 0,
             record: &self.record,
-            opened: Ok(opened),
+            opened,
+            set_aside: vec![],
             receipts: vec![],
+            continued: &[],
             identity: vec![IdentityField {
                 field: "model".into(),
                 declared: "toy".into(),
