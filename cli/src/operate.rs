@@ -44,10 +44,9 @@ impl Evidence {
 /// A request as the record will state it.
 pub type Declared = (Asked, Request);
 
-/// A journal that continues `log` with these requests. `first_step` counts the engine's steps.
-pub fn journal(engine: &Engine, log: &Log, declared: &[Declared], evidence: Evidence, first_step: u64) -> Journal {
-    let ids = declared.iter().map(|(asked, _)| asked.id.clone()).collect();
-    let journal = Journal::new(engine, evidence.level(), ids, first_step, log.next().chain);
+/// A journal that continues `log`. Records call request number `i` of the session `prefix` and `i`.
+pub fn journal(engine: &Engine, log: &Log, prefix: &str, evidence: Evidence) -> Journal {
+    let journal = Journal::new(engine, evidence.level(), prefix, log.next().chain);
     if evidence == Evidence::None { journal } else { journal.keeping_evidence() }
 }
 
@@ -60,20 +59,21 @@ pub fn commit(
     outcomes: &[Outcome],
     started_unix_us: u64,
 ) -> anyhow::Result<(Ack, Record)> {
-    let stated = declared
-        .iter()
-        .zip(outcomes)
-        .map(|((asked, request), outcome)| engine::journal::request(asked, request, outcome));
+    let stated = |key: u64| {
+        let (asked, request) = &declared[key as usize];
+        engine::journal::request(asked, request, &outcomes[key as usize])
+    };
     let ended = now_unix_us();
     let time = Fact::Known(Time { start_unix_us: started_unix_us, end_unix_us: ended });
-    let record = journal.to_record(identity.clone(), stated.collect(), log.next().link, time);
+    let (record, evidence) = journal.to_record(identity.clone(), stated, log.next().link, time);
     let ack = log.append(&record, ended).context("appending the record; nothing of it counts as logged")?;
     let level = match record.evidence {
         EvidenceLevel::S => Level::S,
         EvidenceLevel::A => Level::A,
     };
     log.issue_receipts(&ack, &record, level, ended).context("issuing receipts")?;
-    if let Some(evidence) = journal.take_evidence(ack.record) {
+    if let Some(mut evidence) = evidence {
+        evidence.record = ack.record;
         log.put_evidence(&evidence).context("storing evidence")?;
     }
     Ok((ack, record))

@@ -16,6 +16,8 @@ pub mod policy;
 pub mod rope;
 pub mod runtime;
 pub mod sampler;
+pub mod scheduler;
+pub mod session;
 pub mod step;
 pub mod tokenizer;
 pub mod weights;

@@ -3,14 +3,15 @@
 mod common;
 
 use common::{Golden, engine, kjv};
-use engine::batch::{BatchOptions, Finish, Kind, NoLog, Operator, OperatorError, Request, StepLog, generate};
+use engine::batch::{BatchOptions, Finish, NoLog, Operator, OperatorError, Request, StepLog, generate};
 use engine::policy::Shape;
 use engine::sampler::{Choice, Sampling, Seeded};
+use engine::scheduler::{Kind, RequestKey};
 use engine::step::Observe;
 use engine::{Dispatch, Error, Limits, Mode};
 
 fn request(prompt: &[u32], max_new_tokens: u32) -> Request {
-    Request { prompt: prompt.to_vec(), max_new_tokens, sampling: Sampling::Greedy, stop: vec![] }
+    Request::new(prompt.to_vec(), max_new_tokens)
 }
 
 /// Counts rows and checks what every step says about itself.
@@ -29,16 +30,16 @@ impl Operator for Watch {
         self.split.unwrap_or(policy)
     }
 
-    fn emit(&mut self, _: usize, _: u32, choice: Choice) -> u32 {
+    fn emit(&mut self, _: RequestKey, _: u32, choice: Choice) -> u32 {
         if std::mem::take(&mut self.swap_first) { choice.runner_up.unwrap() } else { choice.token }
     }
 
     fn step(&mut self, step: &StepLog<'_>) -> Result<(), OperatorError> {
         assert_eq!(step.index, self.steps);
-        assert_eq!(step.plan.groups.len(), step.requests.len());
+        assert_eq!(step.plan.groups.len(), step.turns.len());
         self.steps += 1;
         self.rows += step.output.rows.len();
-        self.prefill_groups += step.kinds.iter().filter(|k| **k == Kind::Prefill).count();
+        self.prefill_groups += step.turns.iter().filter(|t| t.kind == Kind::Prefill).count();
         if self.fail_at == Some(step.index) { Err("disk full".into()) } else { Ok(()) }
     }
 }

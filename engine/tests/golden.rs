@@ -6,7 +6,6 @@ use std::sync::Arc;
 
 use common::{Golden, engine, kjv, prefill, stories};
 use engine::batch::{BatchOptions, NoLog, Request, generate};
-use engine::sampler::Sampling;
 use engine::step::Observe;
 use engine::{Mode, Model};
 
@@ -43,7 +42,7 @@ fn stories_agrees_with_transformers() {
 fn once_upon_a_time_there_was_lily() {
     let Some(model) = stories() else { return };
     let prompt = model.tokenizer.encode("Once upon a time").unwrap();
-    let request = Request { prompt: prompt.clone(), max_new_tokens: 40, sampling: Sampling::Greedy, stop: vec![2] };
+    let request = Request { stop: vec![2], ..Request::new(prompt.clone(), 40) };
     let mut engine = engine(&model, Mode::Invariant);
     let out = generate(&mut engine, &[request], &BatchOptions::default(), &mut NoLog).unwrap();
     let ids: Vec<u32> = prompt.iter().chain(&out[0].output).copied().collect();

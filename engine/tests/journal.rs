@@ -6,6 +6,7 @@ use common::{Golden, engine, group, kjv};
 use engine::batch::{BatchOptions, Request, generate};
 use engine::journal::{self, Asked, Identity, Journal, RowShapes};
 use engine::sampler::{Sampling, Seeded};
+use engine::scheduler::Settings;
 use engine::step::{Logits, Observe, StepPlan};
 use engine::{Dispatch, Engine, Error, Mode};
 use record::inference::Link;
@@ -19,6 +20,7 @@ fn requests() -> Vec<Request> {
         max_new_tokens,
         sampling,
         stop: vec![0],
+        ..Request::new(Vec::new(), 1)
     };
     vec![request(&prompt, 5, Sampling::Greedy), request(&prompt[..4], 3, seeded), request(&[7], 6, Sampling::Greedy)]
 }
@@ -26,15 +28,18 @@ fn requests() -> Vec<Request> {
 fn record_of(engine: &mut Engine, level: EvidenceLevel) -> Record {
     let requests = requests();
     let asked: Vec<Asked> = (0..requests.len()).map(|i| Asked::derived(format!("r{i}"), "00ff")).collect();
-    let ids = asked.iter().map(|a| a.id.clone()).collect();
     let genesis = record::commit::genesis("test");
-    let mut journal = Journal::new(engine, level, ids, 3, genesis);
+    let mut journal = Journal::new(engine, level, "r", genesis);
     let observe = if level == EvidenceLevel::A { Observe::ACTIVATIONS } else { Observe::STATE };
     let options = BatchOptions { chunk: Some(6), observe };
     let outcomes = generate(engine, &requests, &options, &mut journal).unwrap();
-    let stated: Vec<_> = (0..3).map(|i| journal::request(&asked[i], &requests[i], &outcomes[i])).collect();
+    let stated = |key: u64| {
+        let i = key as usize;
+        journal::request(&asked[i], &requests[i], &outcomes[i])
+    };
     let link = Link { origin: "test".into(), sequence: 0, previous: None, key_id: Digest::of_file(b"key") };
-    journal.to_record(Identity::of(engine).unwrap(), stated, link, Fact::Unspecified)
+    let settings = Settings { chunk: Some(6), ..Settings::plain(engine.limits().max_rows) };
+    journal.to_record(Identity::of(engine, settings).unwrap(), stated, link, Fact::Unspecified).0
 }
 
 /// Replays a record's schedule in a fresh engine and compares every leaf.
@@ -72,7 +77,7 @@ fn a_batch_makes_a_consistent_record_that_replays() {
     for (mode, level) in [(Mode::Throughput, EvidenceLevel::S), (Mode::Invariant, EvidenceLevel::A)] {
         let record = record_of(&mut engine(&kjv(), mode), level);
         record.check().unwrap();
-        assert_eq!(record.steps[0].index, 3);
+        assert_eq!(record.steps[0].index, 0);
         let bytes = record.to_bytes().unwrap();
         let back = Record::from_bytes(&bytes).unwrap();
         assert_eq!(back, record);

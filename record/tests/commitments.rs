@@ -4,7 +4,7 @@
 
 use record::commit::{self, RowComponents, RowEvidence, RowId};
 use record::digest::of_token_ids;
-use record::inference::{Dispatch, Execution, OpDispatch, RowKind, Rows, Schedule};
+use record::inference::{Dispatch, Event, Execution, OpDispatch, RowKind, Rows, Schedule};
 use record::merkle::{self, Tree};
 use record::{Digest, Error, PublicKey, TensorView};
 
@@ -42,6 +42,7 @@ fn leaves() -> (Digest, Digest, Digest) {
 
 fn schedule() -> Schedule {
     Schedule {
+        events: vec![Event::Admit { request: 0, cached: Vec::new() }],
         rows: vec![Rows { request: 0, start: 0, count: 2, kind: RowKind::Prefill, logits: 1 }],
         padded_rows: 2,
         execution: Execution::Eager,
@@ -59,9 +60,9 @@ fn another_implementation_agrees() {
     assert_eq!(hex(&genesis), "b366ebb01b19692d5c367e8c93ba167bb2ac661647be0976492fbbadaaae00f5");
     let step = commit::seal(0, schedule(), vec![leaf0, leaf1], &genesis).unwrap();
     let digest = commit::schedule_digest(&step.schedule).unwrap();
-    assert_eq!(hex(&digest), "7081dbb86cc9589de74ca3dcca0cccb785d6b28781a52f0913539f3840200f90");
+    assert_eq!(hex(&digest), "99cadddf7b05a87cf3b55c63d4119d17aed57e0c26ea727015d351ee5f7518c3");
     assert_eq!(hex(&step.root), "d77bcfc451b97e4c20dfca50204d252910127f33d38597c3145cded3f55ce05f");
-    assert_eq!(hex(&step.chain), "dd5ba974f16cea0d445ec248b29e6ba9839f8e6afb18aa86f7d70033b8cb1d04");
+    assert_eq!(hex(&step.chain), "f6695995d8f3b51739c826d464cc267518b4dddd9494e04ca025c92875501a5c");
     let ids = of_token_ids(&[5, 9]);
     assert_eq!(hex(&ids), "bed37e11c68526249616818fcd8c4d9549e5c723e36f92f2f4458e18ae73cbc5");
 }

@@ -3,7 +3,9 @@
 mod support;
 
 use record::commit::EvidenceLevel;
-use record::inference::{Decode, Device, DeviceKind, Finish, Link, Record, RecordRefusal as R, RowKind, Rows};
+use record::inference::{
+    CachedPages, Decode, Device, DeviceKind, Event, Finish, Link, Preemption, Record, RecordRefusal as R, RowKind, Rows,
+};
 use record::log::Next;
 use record::{F32Bits, Fact, U64Text, commit};
 use support::{ORIGIN, key, reseal};
@@ -188,6 +190,60 @@ fn schedules() {
     assert_eq!(refusal(|r| r.steps[0].schedule.dispatch.ops[1].splits = 0), dispatch("attention"));
     assert_eq!(refusal(|r| r.steps[2].index = 3), R::StepIndex { expected: 2, found: 3 });
     assert_eq!(refusal(|r| r.steps.clear()), R::NoSteps);
+}
+
+#[test]
+fn events() {
+    let what = |step: usize, events: Vec<Event>| match refusal(|r| r.steps[step].schedule.events.extend(events)) {
+        R::Event { what, .. } | R::Rows { what, .. } => what,
+        other => panic!("{other}"),
+    };
+    let admit = |request| Event::Admit { request, cached: Vec::new() };
+    let preempt = |how| Event::Preempt { request: 0, how };
+    assert_eq!(what(0, vec![admit(2)]), "no such request");
+    assert_eq!(what(0, vec![admit(1)]), "a request is admitted that has a place");
+    let late = Event::Arrive { request: 1, priority: 0, client: 0 };
+    assert_eq!(what(1, vec![late]), "a request arrives that was there before");
+    assert_eq!(what(1, vec![Event::Resume { request: 0 }]), "a request is resumed that was not swapped out");
+    for how in [Preemption::Recompute, Preemption::Swap] {
+        assert_eq!(what(1, vec![preempt(how)]), "has no place in the cache");
+        assert_eq!(what(1, vec![preempt(how), preempt(how)]), "a request is preempted that has no place");
+    }
+    let cancel = Event::Cancel { request: 0 };
+    assert_eq!(what(1, vec![cancel.clone()]), "has no place in the cache");
+    assert_eq!(what(1, vec![cancel, admit(0)]), "something happens to a request after it was cancelled");
+    let cached = vec![CachedPages { source: "r1".to_owned(), step: 0, pages: 1 }];
+    let again = vec![preempt(Preemption::Recompute), Event::Admit { request: 0, cached }];
+    assert_eq!(what(1, again), "does not continue where the request's rows ended");
+}
+
+#[test]
+fn a_swapped_request_goes_on_where_it_was() {
+    let mut record = honest();
+    let out = Event::Preempt { request: 0, how: Preemption::Swap };
+    record.steps[2].schedule.events = vec![out, Event::Resume { request: 0 }];
+    reseal(&mut record);
+    record.check().unwrap();
+}
+
+/// The first two steps make a record in which request 0 goes on, the third step is the next record.
+#[test]
+fn a_request_may_go_on_in_the_next_record() {
+    let (mut first, mut second) = (honest(), honest());
+    first.steps.pop();
+    first.requests[0].output.pop();
+    first.requests[0].finish = Finish::Continues;
+    reseal(&mut first);
+    first.check().unwrap();
+    second.steps.drain(..2);
+    second.requests.pop();
+    second.chain.before = first.chain.after;
+    reseal(&mut second);
+    second.check().unwrap();
+    // It had its place before: the record need not say where it came from, but may not claim to.
+    second.steps[0].schedule.events = vec![Event::Arrive { request: 0, priority: 0, client: 0 }];
+    reseal(&mut second);
+    assert!(matches!(second.check(), Err(R::Rows { what: "has no place in the cache", .. })));
 }
 
 #[test]

@@ -1,9 +1,10 @@
 //! How an operator behaves: honestly, or in one of the ways that an audit must see through.
 
-use engine::batch::{Kind, Operator, OperatorError, StepLog};
+use engine::batch::{Operator, OperatorError, StepLog};
 use engine::journal::Journal;
 use engine::policy::{Dispatch, Shape};
 use engine::sampler::Choice;
+use engine::scheduler::{Event, RequestKey, Turn};
 use engine::step::{StepOutput, StepPlan};
 
 /// Runs a batch and tells the journal what it likes.
@@ -35,15 +36,19 @@ impl Conduct {
         }
     }
 
+    fn states(&self, request: RequestKey) -> bool {
+        request < self.stated as RequestKey
+    }
+
     /// What the record will say of a step: only the stated requests, with the dispatch that the policy makes for them.
     fn stated_step(&self, step: &StepLog<'_>) -> Option<Stated> {
-        let keep: Vec<usize> = (0..step.requests.len()).filter(|g| step.requests[*g] < self.stated).collect();
+        let keep: Vec<usize> = (0..step.turns.len()).filter(|g| self.states(step.turns[*g].request)).collect();
         if keep.is_empty() {
             return None;
         }
         let groups: Vec<_> = keep.iter().map(|g| step.plan.groups[*g].clone()).collect();
         let dispatch = match self.claimed {
-            Some(dispatch) if keep.len() == step.requests.len() => dispatch,
+            Some(dispatch) if keep.len() == step.turns.len() => dispatch,
             _ => (self.policy)(StepPlan::shape(&groups)),
         };
         let mut rows = Vec::new();
@@ -61,8 +66,8 @@ impl Conduct {
         });
         Some(Stated {
             plan: StepPlan { groups, dispatch, observe: step.plan.observe.clone() },
-            requests: keep.iter().map(|g| step.requests[*g]).collect(),
-            kinds: keep.iter().map(|g| step.kinds[*g]).collect(),
+            events: step.events.iter().filter(|e| self.states(e.request())).cloned().collect(),
+            turns: keep.iter().map(|g| step.turns[*g].clone()).collect(),
             emitted: keep.iter().map(|g| step.emitted[*g]).collect(),
             output: StepOutput { taps: taps.collect(), rows },
         })
@@ -72,8 +77,8 @@ impl Conduct {
 /// A step as the record will have it.
 struct Stated {
     plan: StepPlan,
-    requests: Vec<usize>,
-    kinds: Vec<Kind>,
+    events: Vec<Event>,
+    turns: Vec<Turn>,
     emitted: Vec<Option<u32>>,
     output: StepOutput,
 }
@@ -87,7 +92,8 @@ impl Operator for Conduct {
         }
     }
 
-    fn emit(&mut self, request: usize, _: u32, choice: Choice) -> u32 {
+    fn emit(&mut self, request: RequestKey, _: u32, choice: Choice) -> u32 {
+        let request = request as usize;
         let Some(count) = self.chosen.get_mut(request) else { return choice.token };
         let index = *count;
         *count += 1;
@@ -103,8 +109,8 @@ impl Operator for Conduct {
             self.journal.push(&StepLog {
                 index: step.index,
                 plan: &s.plan,
-                requests: &s.requests,
-                kinds: &s.kinds,
+                events: &s.events,
+                turns: &s.turns,
                 output: &s.output,
                 emitted: &s.emitted,
             })?;

@@ -13,6 +13,7 @@ use engine::batch::{BatchOptions, Request, generate};
 use engine::journal::{Asked, Identity};
 use engine::runtime::{Limits, pages_for};
 use engine::sampler::{Sampling, Seeded};
+use engine::scheduler::Settings;
 use engine::{Engine, Mode, Model};
 use record::envelope::{self, Statement, Subject as Signed};
 use record::log::Directory;
@@ -188,7 +189,7 @@ fn requests(model: &Model, log: &Log) -> anyhow::Result<Vec<Declared>> {
             }
         };
         let prompt = model.tokenizer.encode(text)?;
-        Ok((asked, Request { prompt, max_new_tokens, sampling, stop: Vec::new() }))
+        Ok((asked, Request { sampling, ..Request::new(prompt, max_new_tokens) }))
     };
     asked.into_iter().enumerate().map(declare).collect()
 }
@@ -222,7 +223,7 @@ fn serve(
         Deed::HiddenRows(n) => {
             let text = "Thus saith the LORD of hosts";
             let prompt = model.tokenizer.encode(text)?;
-            let hidden = Request { prompt, max_new_tokens: LONGEST, sampling: Sampling::Greedy, stop: Vec::new() };
+            let hidden = Request::new(prompt, LONGEST);
             served.extend((0..n).map(|_| hidden.clone()));
         }
         Deed::Hardware(other) => profile = other,
@@ -242,11 +243,11 @@ fn serve(
         Ok(Engine::new(model.clone(), Box::new(emulation.device(profile)?), Mode::Throughput, limits)?)
     };
     // What the record will state is the claimed stack, whatever really runs.
-    let identity = Identity::of(&make(model, CLAIMED)?)?;
+    let identity = Identity::of(&make(model, CLAIMED)?, Settings::plain(limits.max_rows))?;
     let mut engine = make(&actual, profile)?;
     let config = model.config.clone();
     let policy = Box::new(move |shape| engine::policy::dispatch(Mode::Throughput, &config, shape));
-    let journal = operate::journal(&engine, &log, &declared, Evidence::A, 0);
+    let journal = operate::journal(&engine, &log, "request-", Evidence::A);
     let mut conduct = Conduct::honest(journal, declared.len(), policy);
     match who.deed {
         Deed::TokenSwap { request, index } => conduct.swap = Some((request, index)),

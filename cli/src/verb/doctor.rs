@@ -145,7 +145,7 @@ fn serve(model: &Arc<Model>, device: EmulatedDevice, mode: Mode) -> engine::Resu
     let mut engine = Engine::new(model.clone(), Box::new(device), mode, Limits { slots: 2, pages: 8, max_rows: 64 })?;
     let request = |text: &str| -> engine::Result<Request> {
         let prompt = model.tokenizer.encode(text)?;
-        Ok(Request { prompt, max_new_tokens: 3, sampling: Sampling::Greedy, stop: Vec::new() })
+        Ok(Request::new(prompt, 3))
     };
     let requests = [request("In the beginning")?, request("And the LORD said unto Moses")?];
     let options = BatchOptions { chunk: None, observe: Observe { logits: true, ..Observe::TOKENS } };

@@ -8,6 +8,7 @@ use engine::batch::{BatchOptions, NoLog, Outcome as Served, Request, generate};
 use engine::journal::{Asked, Identity};
 use engine::runtime::{Limits, pages_for};
 use engine::sampler::{Sampling, Seeded};
+use engine::scheduler::Settings;
 use engine::step::Observe;
 use engine::{Engine, Mode, Model};
 use record::{Log, PrivateKey};
@@ -138,7 +139,8 @@ pub fn run(args: Args) -> anyhow::Result<Outcome> {
         .map(|p| request(&args, &model, &p.text).with_context(|| p.from.clone()))
         .collect::<anyhow::Result<Vec<_>>>()?;
     let mut engine = engine(&args, &model, &requests)?;
-    let identity = Identity::of(&engine)?;
+    let settings = Settings { chunk: args.chunk, ..Settings::plain(engine.limits().max_rows) };
+    let identity = Identity::of(&engine, settings)?;
     let mut log = match (&args.log, &args.key) {
         (Some(dir), Some(key)) => Some(open_log(dir, source::private_key(key)?)?),
         _ => None,
@@ -155,7 +157,6 @@ pub fn run(args: Args) -> anyhow::Result<Outcome> {
         responses: Vec::new(),
     };
     let bar = progress(requests.len() as u64, "requests");
-    let mut first_step = 0;
     for (number, batch) in requests.chunks(size).enumerate() {
         let texts = &prompts[number * size..];
         let (ids, outcomes, place) = match &mut log {
@@ -168,11 +169,11 @@ pub fn run(args: Args) -> anyhow::Result<Outcome> {
                 let declared = declare(&args, log, &nonce, batch)?;
                 let served: Vec<Request> = declared.iter().map(|(_, r)| r.clone()).collect();
                 let started = now_unix_us();
-                let mut journal = operate::journal(&engine, log, &declared, args.evidence, first_step);
+                let prefix = format!("{}-", log.next().link.sequence);
+                let mut journal = operate::journal(&engine, log, &prefix, args.evidence);
                 let options = BatchOptions { chunk: args.chunk, observe: args.evidence.observe() };
                 let before = || format!("batch {number} (those before it are in the log)");
                 let outcomes = generate(&mut engine, &served, &options, &mut journal).with_context(before)?;
-                first_step += journal.steps().len() as u64;
                 let committed = operate::commit(log, journal, &identity, &declared, &outcomes, started);
                 let (ack, _) = committed.with_context(before)?;
                 let place = Place { index: ack.index, digest: ack.record.to_string() };
@@ -250,7 +251,7 @@ fn request(args: &Args, model: &Model, text: &str) -> anyhow::Result<Request> {
     if positions > u64::from(most) {
         bail!("a prompt of {} tokens may reach {positions} positions; the model has {most}", prompt.len());
     }
-    Ok(Request { prompt, max_new_tokens: args.max_new_tokens, sampling, stop: model.config.eos.clone() })
+    Ok(Request { sampling, stop: model.config.eos.clone(), ..Request::new(prompt, args.max_new_tokens) })
 }
 
 fn engine(args: &Args, model: &Arc<Model>, requests: &[Request]) -> anyhow::Result<Engine> {
@@ -294,6 +295,7 @@ fn response(
         finish: match outcome.finish {
             engine::batch::Finish::Stop => "stop",
             engine::batch::Finish::Length => "length",
+            engine::batch::Finish::Cancelled => "cancelled",
         },
         record,
     })

@@ -3,12 +3,13 @@
 use record::inference as rec;
 use record::{Digest, F32Bits, Fact};
 
-use super::schedule::kernel_table;
+use super::schedule::{kernel_table, scheduler};
 use crate::error::Result;
 use crate::kernels::PAGE;
 use crate::model::Model;
 use crate::rope;
 use crate::runtime::Engine;
+use crate::scheduler::Settings;
 
 /// Name of this engine in records.
 pub const ENGINE_NAME: &str = "lastbit";
@@ -51,7 +52,7 @@ pub fn text(model: &Model) -> Result<rec::Text> {
 ///
 /// # Errors
 /// None in practice: a table that does not fill its shape.
-pub fn stack(engine: &Engine) -> Result<rec::Stack> {
+pub fn stack(engine: &Engine, settings: Settings) -> Result<rec::Stack> {
     let info = engine.device_info();
     let emulated = info.kind == "emulated";
     let config = &engine.model().config;
@@ -72,6 +73,7 @@ pub fn stack(engine: &Engine) -> Result<rec::Stack> {
         },
         mode: engine.mode().name().into(),
         dispatch_policy: engine.mode().policy().into(),
+        scheduler: Fact::Known(scheduler(engine.limits(), settings)),
         kernels: kernel_table(&engine.launches()),
         kv: rec::KvCache { dtype: "bf16".into(), page_size: PAGE, layout: Fact::Known("position-order/1".into()) },
         rope: Fact::Known(Some(rec::Rope {

@@ -65,6 +65,7 @@ pub fn request(asked: &Asked, request: &batch::Request, outcome: &Outcome) -> re
         finish: match outcome.finish {
             batch::Finish::Stop => rec::Finish::Stop,
             batch::Finish::Length => rec::Finish::Length,
+            batch::Finish::Cancelled => rec::Finish::Cancelled,
         },
         logprobs: None,
     }
@@ -122,10 +123,9 @@ mod tests {
 
     fn seeded(top_k: Option<u32>, top_p: Option<f32>) -> batch::Request {
         batch::Request {
-            prompt: vec![1],
-            max_new_tokens: 3,
             sampling: Sampling::Seeded(Seeded { temperature: 0.7, top_k, top_p, seed: u64::MAX }),
             stop: vec![9, 2, 9],
+            ..batch::Request::new(vec![1], 3)
         }
     }
 

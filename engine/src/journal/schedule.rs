@@ -3,9 +3,11 @@
 use record::Digest;
 use record::inference as rec;
 
+use super::Journal;
 use crate::error::{Error, Result};
 use crate::policy::Dispatch;
-use crate::runtime::{Launches, OpChoice};
+use crate::runtime::{Launches, Limits, OpChoice};
+use crate::scheduler::{Event, Kind, Preemption, SCHEDULER, Settings};
 
 /// The kernel table of an engine.
 pub fn kernel_table(launches: &Launches) -> Vec<rec::Kernel> {
@@ -14,8 +16,13 @@ pub fn kernel_table(launches: &Launches) -> Vec<rec::Kernel> {
     launches.kernels().iter().map(kernel).collect()
 }
 
-/// The schedule of a step of these rows under a dispatch.
-pub fn schedule(launches: &Launches, rows: Vec<rec::Rows>, dispatch: &Dispatch) -> rec::Schedule {
+/// The schedule of a step of these rows under a dispatch, after these events.
+pub fn schedule(
+    launches: &Launches,
+    events: Vec<rec::Event>,
+    rows: Vec<rec::Rows>,
+    dispatch: &Dispatch,
+) -> rec::Schedule {
     let (count, logits) = counts(&rows);
     let op = |c: OpChoice| rec::OpDispatch {
         op: c.op.into(),
@@ -23,10 +30,60 @@ pub fn schedule(launches: &Launches, rows: Vec<rec::Rows>, dispatch: &Dispatch) 
         splits: c.splits,
     };
     rec::Schedule {
+        events,
         padded_rows: u64::from(count),
         execution: rec::Execution::Eager,
         dispatch: rec::Dispatch { ops: launches.of(dispatch, count, logits).into_iter().map(op).collect() },
         rows,
+    }
+}
+
+/// What rows are, in a record's words.
+pub(super) fn kind(kind: Kind) -> rec::RowKind {
+    match kind {
+        Kind::Prefill => rec::RowKind::Prefill,
+        Kind::Decode => rec::RowKind::Decode,
+    }
+}
+
+impl Journal {
+    /// An event in a record's words.
+    pub(super) fn event(&mut self, event: &Event) -> rec::Event {
+        match event {
+            Event::Arrive { request, priority, client } => {
+                rec::Event::Arrive { request: self.index(*request), priority: *priority, client: *client }
+            }
+            Event::Cancel { request } => rec::Event::Cancel { request: self.index(*request) },
+            Event::Admit { request, cached } => {
+                let pages = cached.iter().map(|c| rec::CachedPages {
+                    source: self.id(c.source.request),
+                    step: c.source.step,
+                    pages: c.pages,
+                });
+                rec::Event::Admit { cached: pages.collect(), request: self.index(*request) }
+            }
+            Event::Preempt { request, how } => {
+                let how = match how {
+                    Preemption::Recompute => rec::Preemption::Recompute,
+                    Preemption::Swap => rec::Preemption::Swap,
+                };
+                rec::Event::Preempt { request: self.index(*request), how }
+            }
+            Event::Resume { request } => rec::Event::Resume { request: self.index(*request) },
+        }
+    }
+}
+
+/// The scheduling rule of a session on an engine with these limits.
+pub fn scheduler(limits: Limits, settings: Settings) -> rec::Scheduler {
+    rec::Scheduler {
+        rule: SCHEDULER.into(),
+        max_rows: settings.max_rows,
+        slots: limits.slots,
+        pages: limits.pages,
+        chunk: settings.chunk,
+        prefix_cache: settings.prefix_cache,
+        swap_pages: settings.swap_pages,
     }
 }
 

@@ -67,7 +67,7 @@ impl Resident {
 }
 
 /// Bytes of one layer's K (or V) cache: bf16 `(pages, kv_heads, PAGE, head_pad)`.
-fn cache_bytes(config: &Config, pages: u32) -> u64 {
+pub(super) fn cache_bytes(config: &Config, pages: u32) -> u64 {
     u64::from(pages) * u64::from(config.kv_heads) * u64::from(PAGE) * u64::from(Padded::of(config).head) * 2
 }
 

@@ -6,11 +6,12 @@ mod forward;
 mod kernels;
 mod layout;
 
+use std::ops::Range;
 use std::sync::Arc;
 
 pub use kernels::{KernelRef, Launches, OpChoice};
 
-use self::buffers::{Resident, ScratchPool};
+use self::buffers::{Resident, ScratchPool, cache_bytes};
 use self::kernels::KernelSet;
 use self::layout::Layout;
 use crate::device::{Device, DeviceInfo};
@@ -147,6 +148,81 @@ impl Engine {
             }
         }
         out
+    }
+
+    /// The cache's tables.
+    pub(crate) fn kv(&self) -> &KvTables {
+        &self.kv
+    }
+
+    /// The cache's tables, for whoever schedules.
+    pub(crate) fn kv_mut(&mut self) -> &mut KvTables {
+        &mut self.kv
+    }
+
+    /// Copies pages `range` of a slot (counted from its first position) to the host, as [`Engine::restore`] takes them.
+    ///
+    /// # Errors
+    /// [`Error::Plan`] if the slot is not open or has fewer pages, [`Error::Device`].
+    pub fn save(&mut self, slot: Slot, range: Range<u32>) -> Result<Vec<u8>> {
+        let pages = self.pages_of(slot, range)?;
+        self.save_pages(&pages)
+    }
+
+    /// Overwrites pages of a slot, from number `first` on, with what [`Engine::save`] saved.
+    ///
+    /// # Errors
+    /// [`Error::Plan`] if the slot is not open, has fewer pages, or the bytes are no whole pages of this model; [`Error::Device`].
+    pub fn restore(&mut self, slot: Slot, first: u32, bytes: &[u8]) -> Result<()> {
+        let one = self.resident.layers.len() as u64 * 2 * cache_bytes(&self.model.config, 1);
+        let pages = self.pages_of(slot, first..first.saturating_add((bytes.len() as u64 / one) as u32))?;
+        self.load_pages(&pages, bytes)
+    }
+
+    /// Makes room for a request's first `len` positions, whose columns the caller will [`Engine::restore`].
+    ///
+    /// # Errors
+    /// [`Error::Plan`] if the slot is not open, [`Error::CacheFull`].
+    pub fn extend(&mut self, slot: Slot, len: u32) -> Result<()> {
+        self.kv.extend(slot, len)
+    }
+
+    fn pages_of(&self, slot: Slot, range: Range<u32>) -> Result<Vec<u32>> {
+        let pages = self.kv.pages(slot)?;
+        let found = pages.get(range.start as usize..range.end as usize);
+        found.map(<[u32]>::to_vec).ok_or_else(|| Error::Plan {
+            detail: format!("slot {} has {} pages, not {}..{}", slot.0, pages.len(), range.start, range.end),
+        })
+    }
+
+    /// Copies pages of every layer to the host: for each layer the K pages in the order given, then the V pages.
+    pub(crate) fn save_pages(&mut self, pages: &[u32]) -> Result<Vec<u8>> {
+        let page = cache_bytes(&self.model.config, 1);
+        let mut bytes = vec![0; self.resident.layers.len() * 2 * pages.len() * page as usize];
+        let places = self.page_addresses(pages, page);
+        for (address, part) in places.into_iter().zip(bytes.chunks_exact_mut(page as usize)) {
+            self.device.download(address, part)?;
+        }
+        Ok(bytes)
+    }
+
+    /// Copies back what [`Engine::save_pages`] saved, to as many pages.
+    pub(crate) fn load_pages(&mut self, pages: &[u32], bytes: &[u8]) -> Result<()> {
+        let page = cache_bytes(&self.model.config, 1);
+        let places = self.page_addresses(pages, page);
+        if bytes.len() as u64 != places.len() as u64 * page {
+            let detail = format!("{} saved bytes do not fill {} pages", bytes.len(), pages.len());
+            return Err(Error::Plan { detail });
+        }
+        for (address, part) in places.into_iter().zip(bytes.chunks_exact(page as usize)) {
+            self.device.upload(address, part)?;
+        }
+        Ok(())
+    }
+
+    fn page_addresses(&self, pages: &[u32], page: u64) -> Vec<u64> {
+        let caches = self.resident.layers.iter().flat_map(|l| [l.k_cache, l.v_cache]);
+        caches.flat_map(|c| pages.iter().map(move |p| c.address + u64::from(*p) * page)).collect()
     }
 
     fn reserve(&mut self, groups: &[Group]) -> Result<Layout> {

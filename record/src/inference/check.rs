@@ -1,10 +1,10 @@
 //! Is a record consistent with itself? A replayer may assume everything checked here.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 
 use thiserror::Error as ThisError;
 
-use super::{Finish, Record, RowKind, Rows, Schedule, Step};
+use super::{Event, Finish, Preemption, Record, RowKind, Rows, Schedule, Step};
 use crate::commit::{self, RowId};
 use crate::digest::Digest;
 use crate::merkle;
@@ -67,6 +67,16 @@ pub enum RecordRefusal {
         /// Index found.
         found: u64,
     },
+    /// An event is impossible.
+    #[error("step {step}, event {event}: {what}")]
+    Event {
+        /// Step index.
+        step: u64,
+        /// Position of the event in the schedule.
+        event: usize,
+        /// Which rule is broken.
+        what: &'static str,
+    },
     /// A group of rows is impossible.
     #[error("step {step}, row group {group}: {what}")]
     Rows {
@@ -112,6 +122,27 @@ pub enum RecordRefusal {
     /// The record's chain span does not end where its steps end.
     #[error("the chain value after the record is not that of its last step")]
     ChainEnd,
+}
+
+/// Where a request stands while a record is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Place {
+    /// Not mentioned yet; it may have a place from an earlier record.
+    Unseen,
+    /// Without a place.
+    Waiting,
+    /// In the cache.
+    Held {
+        /// The position that its next row has.
+        next: u64,
+    },
+    /// Swapped out.
+    Out {
+        /// The position that its next row will have.
+        next: u64,
+    },
+    /// Cancelled.
+    Gone,
 }
 
 /// One row of a step, located.
@@ -197,20 +228,19 @@ impl Record {
     pub fn check_structure(&self) -> Result<(), RecordRefusal> {
         self.check_requests()?;
         let first = self.steps.first().ok_or(RecordRefusal::NoSteps)?.index;
-        // Next position of each request, once it has been seen.
-        let mut next: Vec<Option<u64>> = vec![None; self.requests.len()];
+        let mut places = vec![Place::Unseen; self.requests.len()];
         let mut chain = self.chain.before;
         for (expected, step) in (first..).zip(&self.steps) {
             if step.index != expected {
                 return Err(RecordRefusal::StepIndex { expected, found: step.index });
             }
-            self.check_step(step, &mut next)?;
+            self.check_step(step, &mut places)?;
             chain = check_chain(step, &chain)?;
         }
         if chain != self.chain.after {
             return Err(RecordRefusal::ChainEnd);
         }
-        self.check_coverage(&next)
+        self.check_coverage(&places)
     }
 
     fn check_requests(&self) -> Result<(), RecordRefusal> {
@@ -255,9 +285,16 @@ impl Record {
         Ok(())
     }
 
-    fn check_step(&self, step: &Step, next: &mut [Option<u64>]) -> Result<(), RecordRefusal> {
+    fn check_step(&self, step: &Step, places: &mut [Place]) -> Result<(), RecordRefusal> {
+        for (at, event) in step.schedule.events.iter().enumerate() {
+            self.check_event(event, places).map_err(|what| RecordRefusal::Event {
+                step: step.index,
+                event: at,
+                what,
+            })?;
+        }
         for (group, rows) in step.schedule.rows.iter().enumerate() {
-            self.check_rows(rows, next).map_err(|what| RecordRefusal::Rows { step: step.index, group, what })?;
+            self.check_rows(rows, places).map_err(|what| RecordRefusal::Rows { step: step.index, group, what })?;
         }
         for op in &step.schedule.dispatch.ops {
             let known = op.kernels.iter().all(|kernel| (*kernel as usize) < self.stack.kernels.len());
@@ -272,7 +309,33 @@ impl Record {
         Ok(())
     }
 
-    fn check_rows(&self, rows: &Rows, next: &mut [Option<u64>]) -> Result<(), &'static str> {
+    /// What an event makes of its request's place; what an earlier record may have done is not doubted here.
+    fn check_event(&self, event: &Event, places: &mut [Place]) -> Result<(), &'static str> {
+        let place = places.get_mut(event.request() as usize).ok_or("no such request")?;
+        *place = match (event, *place) {
+            (Event::Arrive { .. }, Place::Unseen) => Place::Waiting,
+            (Event::Arrive { .. }, _) => return Err("a request arrives that was there before"),
+            (_, Place::Gone) => return Err("something happens to a request after it was cancelled"),
+            (Event::Cancel { .. }, _) => Place::Gone,
+            (Event::Admit { cached, .. }, Place::Unseen | Place::Waiting) => {
+                let pages: u64 = cached.iter().map(|c| u64::from(c.pages)).sum();
+                Place::Held { next: pages.saturating_mul(self.stack.kv.page_size.into()) }
+            }
+            (Event::Admit { .. }, _) => return Err("a request is admitted that has a place"),
+            (Event::Preempt { .. }, Place::Waiting | Place::Out { .. }) => {
+                return Err("a request is preempted that has no place");
+            }
+            (Event::Preempt { how: Preemption::Swap, .. }, Place::Held { next }) => Place::Out { next },
+            (Event::Preempt { how: Preemption::Swap, .. }, Place::Unseen) => Place::Unseen,
+            (Event::Preempt { how: Preemption::Recompute, .. }, _) => Place::Waiting,
+            (Event::Resume { .. }, Place::Out { next }) => Place::Held { next },
+            (Event::Resume { .. }, Place::Unseen) => Place::Unseen,
+            (Event::Resume { .. }, _) => return Err("a request is resumed that was not swapped out"),
+        };
+        Ok(())
+    }
+
+    fn check_rows(&self, rows: &Rows, places: &mut [Place]) -> Result<(), &'static str> {
         let index = rows.request as usize;
         let request = self.requests.get(index).ok_or("no such request")?;
         let (start, end) = (u64::from(rows.start), u64::from(rows.start) + u64::from(rows.count));
@@ -285,38 +348,57 @@ impl Record {
         if rows.kind == RowKind::Decode && rows.count != 1 {
             return Err("a decode group has exactly one row");
         }
-        if next[index].is_some_and(|next| next != start) {
-            return Err("does not continue where the request's rows ended");
+        match places[index] {
+            Place::Unseen => {}
+            Place::Held { next } if next == start => {}
+            Place::Held { .. } => return Err("does not continue where the request's rows ended"),
+            Place::Waiting | Place::Out { .. } | Place::Gone => return Err("has no place in the cache"),
         }
         if request.token_at(end - 1).is_none() {
             return Err("reaches beyond the request's tokens");
         }
-        next[index] = Some(end);
+        places[index] = Place::Held { next: end };
         Ok(())
     }
 
     /// Every token a request's rows could have chosen is in the output, and the row that chose it had logits.
-    fn check_coverage(&self, next: &[Option<u64>]) -> Result<(), RecordRefusal> {
-        for (index, (request, next)) in self.requests.iter().zip(next).enumerate() {
+    fn check_coverage(&self, places: &[Place]) -> Result<(), RecordRefusal> {
+        for (index, (request, place)) in self.requests.iter().zip(places).enumerate() {
             let refuse = |what| Err(RecordRefusal::Output { request: index, what });
             // The last output token was chosen at the position before it and never fed back.
             let tokens = (request.prompt.len() + request.output.len()) as u64;
             let expected = if request.output.is_empty() { tokens } else { tokens - 1 };
-            match next {
-                None => return refuse("no row of any step belongs to it"),
-                Some(end) if *end != expected && request.finish != Finish::Cancelled => {
-                    return refuse("its rows end before the row that chose its last token");
+            match (place, request.finish) {
+                (Place::Unseen, _) => return refuse("no row of any step belongs to it"),
+                (Place::Gone, finish) if finish != Finish::Cancelled => {
+                    return refuse("it was cancelled, but says otherwise");
                 }
-                _ => {}
+                (_, Finish::Cancelled | Finish::Continues) => {}
+                (Place::Held { next }, _) if *next == expected => {}
+                _ => return refuse("its rows end before the row that chose its last token"),
             }
         }
-        for row in self.steps.iter().flat_map(|step| step.schedule.each_row()) {
-            let request = &self.requests[row.request as usize];
-            if !row.logits && request.chosen_at(u64::from(row.position)).is_some() {
-                return Err(RecordRefusal::Output {
-                    request: row.request as usize,
-                    what: "a token was chosen from a row without logits",
-                });
+        // Positions that are computed again after a preemption choose nothing a second time.
+        let (mut chosen, mut whole) = (BTreeSet::new(), BTreeSet::new());
+        for step in &self.steps {
+            whole.extend(step.schedule.events.iter().filter_map(|e| match e {
+                Event::Arrive { request, .. } => Some(*request),
+                _ => None,
+            }));
+            for row in step.schedule.each_row() {
+                let request = &self.requests[row.request as usize];
+                if request.chosen_at(u64::from(row.position)).is_none() {
+                    continue;
+                }
+                let place = (row.request, row.position);
+                if row.logits {
+                    chosen.insert(place);
+                } else if !chosen.contains(&place) && (row.kind == RowKind::Decode || whole.contains(&row.request)) {
+                    return Err(RecordRefusal::Output {
+                        request: row.request as usize,
+                        what: "a token was chosen from a row without logits",
+                    });
+                }
             }
         }
         Ok(())

@@ -15,8 +15,10 @@ pub use check::{MAX_ID_BYTES, RecordRefusal, RowRef};
 pub use decoding::{GREEDY, GUMBEL};
 pub use model::{Adapter, FileDigest, Model, Text};
 pub use request::{Decode, Finish, Request};
-pub use schedule::{Dispatch, Execution, OpDispatch, RowKind, Rows, Schedule, Step, StepTime};
-pub use stack::{Collectives, Device, DeviceKind, Engine, Kernel, KvCache, Parallelism, Rope, Stack};
+pub use schedule::{
+    CachedPages, Dispatch, Event, Execution, OpDispatch, Preemption, RowKind, Rows, Schedule, Step, StepTime,
+};
+pub use stack::{Collectives, Device, DeviceKind, Engine, Kernel, KvCache, Parallelism, Rope, Scheduler, Stack};
 
 use serde::{Deserialize, Serialize};
 

@@ -9,7 +9,7 @@ use crate::scalar::Fact;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Step {
-    /// Counts the engine's steps; consecutive within a record.
+    /// Counts the session's steps; consecutive within a record. Step 0 is an engine with an empty cache and no request.
     pub index: u64,
     /// What was dispatched. Its digest enters the chain.
     pub schedule: Schedule,
@@ -37,6 +37,8 @@ pub struct StepTime {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Schedule {
+    /// What happened to requests since the step before, in order.
+    pub events: Vec<Event>,
     /// Groups of consecutive rows, in the order in which they lie in the batch.
     pub rows: Vec<Rows>,
     /// Rows the step was padded to; equal to the row count when nothing was padded.
@@ -53,6 +55,81 @@ impl Schedule {
     pub fn row_count(&self) -> u64 {
         self.rows.iter().map(|rows| u64::from(rows.count)).sum()
     }
+}
+
+/// What the scheduler did with a request before a step. `request` is an index into the record's requests.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "event", rename_all = "lowercase", deny_unknown_fields)]
+pub enum Event {
+    /// It came.
+    Arrive {
+        /// Which.
+        request: u32,
+        /// Larger goes first.
+        priority: i32,
+        /// Whose it is; numbers have no meaning beyond being equal or not.
+        client: u32,
+    },
+    /// It was withdrawn.
+    Cancel {
+        /// Which.
+        request: u32,
+    },
+    /// It got a place in the cache, and begins with pages that other requests computed, or itself before it was preempted.
+    Admit {
+        /// Which.
+        request: u32,
+        /// Where its first pages come from, in order of position.
+        cached: Vec<CachedPages>,
+    },
+    /// It lost its place.
+    Preempt {
+        /// Which.
+        request: u32,
+        /// What became of its pages.
+        how: Preemption,
+    },
+    /// It got a place again, with the positions it had.
+    Resume {
+        /// Which.
+        request: u32,
+    },
+}
+
+impl Event {
+    /// The request it is about.
+    #[must_use]
+    pub fn request(&self) -> u32 {
+        match self {
+            Event::Arrive { request, .. }
+            | Event::Cancel { request }
+            | Event::Admit { request, .. }
+            | Event::Preempt { request, .. }
+            | Event::Resume { request } => *request,
+        }
+    }
+}
+
+/// Full pages taken from the prefix cache.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CachedPages {
+    /// Id of the request that computed them, of this record or an earlier one of the same session.
+    pub source: String,
+    /// Index of the step after which they were published: their columns are those of `source` as that step left them.
+    pub step: u64,
+    /// How many pages: positions that both requests have in common.
+    pub pages: u32,
+}
+
+/// What becomes of a preempted request's pages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Preemption {
+    /// They are dropped and computed again.
+    Recompute,
+    /// They are kept outside the device and copied back; no bit changes.
+    Swap,
 }
 
 /// Consecutive positions of one request.

@@ -17,12 +17,35 @@ pub struct Stack {
     pub mode: String,
     /// Rule by which dispatch was chosen from the shape of a step, for example `throughput/1`.
     pub dispatch_policy: String,
+    /// Rule by which requests were put into steps, and what it depends on.
+    pub scheduler: Fact<Scheduler>,
     /// The kernel table; steps refer to it by index.
     pub kernels: Vec<Kernel>,
     /// Key-value cache.
     pub kv: KvCache,
     /// Rotary position table; `null` for a model without one.
     pub rope: Fact<Option<Rope>>,
+}
+
+/// A scheduling rule. Decides no bit of a row by itself, but every shape; a declared rule leaves the operator no choice of
+/// schedule.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Scheduler {
+    /// Name and version, for example `continuous/1`.
+    pub rule: String,
+    /// Rows of a step, at most.
+    pub max_rows: u32,
+    /// Requests in flight, at most.
+    pub slots: u32,
+    /// Pages of the key-value cache.
+    pub pages: u32,
+    /// Most prompt tokens of one request in one step; `null` for whole prompts.
+    pub chunk: Option<u32>,
+    /// Computed prefixes are shared.
+    pub prefix_cache: bool,
+    /// Pages of host memory for preempted requests.
+    pub swap_pages: u32,
 }
 
 /// The engine and its build.

@@ -8,8 +8,9 @@ use std::path::Path;
 
 use record::commit::{self, RowEvidence, RowId};
 use record::inference::{
-    ChainSpan, Decode, Device, DeviceKind, Dispatch, Engine, Execution, FileDigest, Finish, Kernel, KvCache, Model,
-    OpDispatch, Parallelism, Record, Request, Rope, RowKind, Rows, Schedule, Stack, StepTime, Text, Time,
+    ChainSpan, Decode, Device, DeviceKind, Dispatch, Engine, Event, Execution, FileDigest, Finish, Kernel, KvCache,
+    Model, OpDispatch, Parallelism, Record, Request, Rope, RowKind, Rows, Schedule, Scheduler, Stack, StepTime, Text,
+    Time,
 };
 use record::log::{Ack, Directory, Memory, Next};
 use record::{Digest, Evidence, EvidenceLevel, F32Bits, Fact, Log, PrivateKey, TensorView};
@@ -124,6 +125,15 @@ pub fn stack() -> Stack {
         },
         mode: "throughput".to_owned(),
         dispatch_policy: "throughput/1".to_owned(),
+        scheduler: Fact::Known(Scheduler {
+            rule: "continuous/1".to_owned(),
+            max_rows: 64,
+            slots: 4,
+            pages: 32,
+            chunk: Some(2),
+            prefix_cache: false,
+            swap_pages: 0,
+        }),
         kernels: ["gemm", "reduce", "attention"]
             .map(|name| Kernel { name: name.to_owned(), ptx_sha256: hash(name) })
             .to_vec(),
@@ -135,6 +145,7 @@ pub fn stack() -> Stack {
 fn schedule(rows: Vec<Rows>) -> Schedule {
     let count: u64 = rows.iter().map(|rows| u64::from(rows.count)).sum();
     Schedule {
+        events: Vec::new(),
         padded_rows: count,
         rows,
         execution: Execution::Eager,
@@ -159,11 +170,14 @@ pub fn record(next: &Next, level: EvidenceLevel) -> (Record, Evidence) {
         logprobs: None,
     };
     let group = |request, start, count, kind, logits| Rows { request, start, count, kind, logits };
-    let schedules = [
+    let mut schedules = [
         schedule(vec![group(0, 0, 2, RowKind::Prefill, 0), group(1, 0, 1, RowKind::Prefill, 1)]),
         schedule(vec![group(0, 2, 1, RowKind::Prefill, 1), group(1, 1, 1, RowKind::Decode, 1)]),
         schedule(vec![group(0, 3, 1, RowKind::Decode, 1)]),
     ];
+    let arrive = |request| Event::Arrive { request, priority: 0, client: request };
+    let admit = |request| Event::Admit { request, cached: Vec::new() };
+    schedules[0].events = vec![arrive(0), arrive(1), admit(0), admit(1)];
     let mut record = Record {
         kind: record::inference::RECORD_TYPE.to_owned(),
         model: model(),

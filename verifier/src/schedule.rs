@@ -1,0 +1,208 @@
+//! Runs the declared scheduling rule again: is the logged schedule the one that arrivals and cancellations leave no choice about?
+//!
+//! Needs no model and no arithmetic, only the records, from the beginning of a session on. Source: `docs/spec/schedulers.md`.
+
+use crate::verdict::Verdict;
+use engine::kv::{Adopted, KvTables};
+use engine::scheduler::{Arrival, Event, Kind, Preemption, RequestKey, SCHEDULER, Scheduler, Settings, Turn};
+use record::inference as rec;
+use record::inference::Finish;
+use record::{Fact, Record};
+use std::collections::BTreeMap;
+
+/// What the rule says of a record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Outcome {
+    /// `Match`, `Mismatch`, `Unverifiable` for a rule that is not known here, or `Inconclusive`.
+    pub verdict: Verdict,
+    /// Why, in a sentence.
+    pub detail: String,
+}
+
+impl Outcome {
+    fn new(verdict: Verdict, detail: impl Into<String>) -> Self {
+        Self { verdict, detail: detail.into() }
+    }
+}
+
+/// Follows a log record by record.
+#[derive(Default)]
+pub struct Follower {
+    session: Option<Session>,
+}
+
+/// The rule's state after the last record.
+struct Session {
+    stated: rec::Scheduler,
+    scheduler: Scheduler,
+    kv: KvTables,
+    keys: BTreeMap<String, RequestKey>,
+    next_step: u64,
+}
+
+impl Follower {
+    /// Judges the next record of the log; it must be one that [`Record::check`] accepts. `max_positions` is the model's.
+    pub fn record(&mut self, record: &Record, max_positions: u32) -> Outcome {
+        let session = self.session.take();
+        let Fact::Known(stated) = &record.stack.scheduler else {
+            return Outcome::new(Verdict::Inconclusive, "the scheduling rule is not stated");
+        };
+        if stated.rule != SCHEDULER {
+            return Outcome::new(Verdict::Unverifiable, format!("the scheduling rule {} is not known here", stated.rule));
+        }
+        let first = record.steps.first().map_or(0, |s| s.index);
+        let session = match session {
+            _ if first == 0 => Session::new(stated, max_positions),
+            Some(session) if session.next_step == first && session.stated == *stated => Ok(session),
+            _ => {
+                let detail = format!("the session's steps before {first} are not at hand, or its rule changed on the way");
+                return Outcome::new(Verdict::Inconclusive, detail);
+            }
+        };
+        let followed = session.and_then(|mut session| {
+            for step in &record.steps {
+                session.step(record, step).map_err(|what| format!("step {}: {what}", step.index))?;
+            }
+            Ok(session)
+        });
+        match followed {
+            Ok(session) => {
+                self.session = Some(session);
+                let steps = record.steps.len();
+                Outcome::new(Verdict::Match, format!("{steps} steps, each the one that {SCHEDULER} makes"))
+            }
+            Err(detail) => Outcome::new(Verdict::Mismatch, detail),
+        }
+    }
+}
+
+impl Session {
+    fn new(stated: &rec::Scheduler, max_positions: u32) -> Result<Self, String> {
+        // A table of what no machine holds is not built.
+        const MOST: u32 = 1 << 20;
+        if stated.pages > MOST || stated.slots > MOST {
+            return Err(format!("{} pages and {} slots are more than any engine here has", stated.pages, stated.slots));
+        }
+        let kv = KvTables::new(stated.pages, stated.slots, max_positions);
+        let settings = Settings {
+            max_rows: stated.max_rows,
+            chunk: stated.chunk,
+            prefix_cache: stated.prefix_cache,
+            swap_pages: stated.swap_pages,
+        };
+        let scheduler = Scheduler::new(settings, &kv).map_err(|e| e.to_string())?;
+        Ok(Self { stated: stated.clone(), scheduler, kv, keys: BTreeMap::new(), next_step: 0 })
+    }
+
+    fn step(&mut self, record: &Record, step: &rec::Step) -> Result<(), String> {
+        let request = |index: u32| record.requests.get(index as usize).ok_or("an unknown request");
+        for event in &step.schedule.events {
+            match event {
+                rec::Event::Arrive { request: index, priority, client } => {
+                    let r = request(*index)?;
+                    let key = self.scheduler.arrive(Arrival {
+                        prompt: r.prompt.clone(),
+                        max_new_tokens: r.decode.max_new_tokens,
+                        priority: *priority,
+                        client: *client,
+                    });
+                    if self.keys.insert(r.id.clone(), key).is_some() {
+                        return Err(format!("request {} arrives twice", r.id));
+                    }
+                }
+                rec::Event::Cancel { request: index } => {
+                    let key = self.key(&request(*index)?.id)?;
+                    self.scheduler.cancel(key);
+                }
+                _ => {}
+            }
+        }
+        let decision = self.scheduler.next(&mut self.kv).map_err(|e| e.to_string())?;
+        let decision = decision.ok_or("the rule makes no step here: no request is left")?;
+        let logged: Vec<Event> = step.schedule.events.iter().map(|e| self.event(record, e)).collect::<Result<_, _>>()?;
+        if let Some(at) = differs(&logged, &decision.events) {
+            let (a, b) = (logged.get(at), decision.events.get(at));
+            return Err(format!("the log says {}, the rule {}", self.words(a), self.words(b)));
+        }
+        let rows = |t: &Turn| (t.request, t.start, t.tokens.len() as u32, t.kind == Kind::Decode);
+        let made: Vec<_> = decision.turns.iter().map(rows).collect();
+        let mut stated = Vec::new();
+        for r in &step.schedule.rows {
+            let key = self.key(&request(r.request)?.id)?;
+            stated.push((key, r.start, r.count, r.kind == rec::RowKind::Decode));
+        }
+        if let Some(at) = differs(&stated, &made) {
+            let side = |rows: &[(RequestKey, u32, u32, bool)]| match rows.get(at) {
+                Some((key, start, count, _)) => format!("positions {start}..{} of {}", start + count, self.name(*key)),
+                None => "nothing more".to_owned(),
+            };
+            return Err(format!("where the log has {}, the rule has {}", side(&stated), side(&made)));
+        }
+        let mut chosen = Vec::new();
+        for rows in &step.schedule.rows {
+            let r = request(rows.request)?;
+            let last = u64::from(rows.start) + u64::from(rows.count) - 1;
+            let ended = matches!(r.finish, Finish::Stop | Finish::Length);
+            let ends = ended && last + 2 == (r.prompt.len() + r.output.len()) as u64;
+            chosen.push(r.chosen_at(last).filter(|_| rows.logits > 0).map(|token| (token, ends)));
+        }
+        self.scheduler.computed(&decision.turns, &chosen, &mut self.kv).map_err(|e| e.to_string())?;
+        self.next_step = step.index + 1;
+        Ok(())
+    }
+
+    fn key(&self, id: &str) -> Result<RequestKey, String> {
+        self.keys.get(id).copied().ok_or_else(|| format!("request {id} never arrived"))
+    }
+
+    /// A logged event in the scheduler's words.
+    fn event(&self, record: &Record, event: &rec::Event) -> Result<Event, String> {
+        let id = record.requests.get(event.request() as usize).map(|r| r.id.as_str()).unwrap_or_default();
+        let request = self.key(id)?;
+        Ok(match event {
+            rec::Event::Arrive { priority, client, .. } => Event::Arrive { request, priority: *priority, client: *client },
+            rec::Event::Cancel { .. } => Event::Cancel { request },
+            rec::Event::Admit { cached, .. } => {
+                let part = |c: &rec::CachedPages| {
+                    let source = engine::kv::Source { request: self.key(&c.source)?, step: c.step };
+                    Ok(Adopted { source, pages: c.pages })
+                };
+                Event::Admit { request, cached: cached.iter().map(part).collect::<Result<_, String>>()? }
+            }
+            rec::Event::Preempt { how, .. } => {
+                let how = match how {
+                    rec::Preemption::Recompute => Preemption::Recompute,
+                    rec::Preemption::Swap => Preemption::Swap,
+                };
+                Event::Preempt { request, how }
+            }
+            rec::Event::Resume { .. } => Event::Resume { request },
+        })
+    }
+
+    fn name(&self, key: RequestKey) -> String {
+        let found = self.keys.iter().find(|(_, k)| **k == key);
+        found.map_or_else(|| format!("request {key}"), |(id, _)| format!("request {id}"))
+    }
+
+    fn words(&self, event: Option<&Event>) -> String {
+        let Some(event) = event else { return "nothing more".to_owned() };
+        let name = self.name(event.request());
+        match event {
+            Event::Arrive { .. } => format!("{name} arrives"),
+            Event::Cancel { .. } => format!("{name} is cancelled"),
+            Event::Admit { cached, .. } => {
+                let pages: u32 = cached.iter().map(|c| c.pages).sum();
+                format!("{name} is admitted with {pages} cached pages")
+            }
+            Event::Preempt { how: Preemption::Recompute, .. } => format!("{name} is preempted and its pages dropped"),
+            Event::Preempt { how: Preemption::Swap, .. } => format!("{name} is preempted and its pages swapped out"),
+            Event::Resume { .. } => format!("{name} is resumed"),
+        }
+    }
+}
+
+/// The first place where two lists differ.
+fn differs<T: PartialEq>(a: &[T], b: &[T]) -> Option<usize> {
+    (0..a.len().max(b.len())).find(|i| a.get(*i) != b.get(*i))
+}
