@@ -5,6 +5,7 @@ use engine::batch::{BatchOptions, Operator, OperatorError, Request, StepLog, gen
 use engine::device::EmulatedDevice;
 use engine::journal::{Asked, Identity, Journal, request};
 use engine::sampler::{Choice, Sampling, Seeded};
+use engine::scheduler::{RequestKey, Settings};
 use engine::step::Observe;
 use engine::{Dispatch, Engine, Limits, Mode, Model, policy};
 use record::inference::{Link, Time};
@@ -83,7 +84,7 @@ impl Operator for Cheat<'_> {
         d
     }
 
-    fn emit(&mut self, _: usize, _: u32, choice: Choice) -> u32 {
+    fn emit(&mut self, _: RequestKey, _: u32, choice: Choice) -> u32 {
         self.emitted += 1;
         match (self.serving.swap == Some(self.emitted - 1), choice.runner_up) {
             (true, Some(other)) => other,
@@ -120,41 +121,40 @@ impl Serving {
         let asked: Vec<Request> = prompts
             .iter()
             .map(|prompt| Request {
-                prompt: prompt.to_vec(),
-                max_new_tokens: self.new_tokens,
                 sampling: match self.seed {
                     None => Sampling::Greedy,
                     Some(seed) => Sampling::Seeded(Seeded { temperature: 1.0, top_k: None, top_p: None, seed }),
                 },
-                stop: vec![],
+                ..Request::new(prompt.to_vec(), self.new_tokens)
             })
             .collect();
-        let names: Vec<Asked> = ["a", "b"].iter().map(|id| Asked::derived(*id, "00ff")).collect();
-        let ids = names.iter().map(|n| n.id.clone()).collect();
+        let names: Vec<Asked> = ["r0", "r1"].iter().map(|id| Asked::derived(*id, "00ff")).collect();
         let genesis = commit::genesis("test");
-        let journal = Journal::new(&engine, self.level, ids, 0, genesis).keeping_evidence();
+        let journal = Journal::new(&engine, self.level, "r", genesis).keeping_evidence();
         let observe = if self.level == EvidenceLevel::A { Observe::ACTIVATIONS } else { Observe::STATE };
         let options = BatchOptions { chunk: self.chunk, observe };
         let mut operator = Cheat { serving: self, model: &altered, journal, emitted: 0, claimed: vec![] };
         let outcomes = generate(&mut engine, &asked, &options, &mut operator).unwrap();
-        let logged = asked.iter().zip(&names).zip(&outcomes).map(|((asked, name), outcome)| {
-            let mut logged = asked.clone();
+        let logged = |key: u64| {
+            let mut logged = asked[key as usize].clone();
             if let Sampling::Seeded(s) = &mut logged.sampling {
                 s.seed = self.logged_seed;
             }
-            request(name, &logged, outcome)
-        });
+            request(&names[key as usize], &logged, &outcomes[key as usize])
+        };
         let claims = EmulatedDevice::new(self.claims_profile).unwrap();
         let claimed = Engine::new(honest, Box::new(claims), self.mode, limits()).unwrap();
         let key_id = Digest::of_file(b"key");
-        let record = operator.journal.to_record(
-            Identity::of(&claimed).unwrap(),
-            logged.collect(),
+        let settings = Settings { chunk: self.chunk, ..Settings::plain(limits().max_rows) };
+        let (record, evidence) = operator.journal.to_record(
+            Identity::of(&claimed, settings).unwrap(),
+            logged,
             Link { origin: "test".into(), sequence: 0, previous: None, key_id },
             Fact::Known(Time { start_unix_us: 0, end_unix_us: 1 }),
         );
         record.check().expect("a consistent record");
-        let evidence = operator.journal.take_evidence(record.digest().unwrap()).expect("evidence was kept");
+        let mut evidence = evidence.expect("evidence was kept");
+        evidence.record = record.digest().unwrap();
         Served { record, evidence }
     }
 }

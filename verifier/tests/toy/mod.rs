@@ -96,6 +96,7 @@ impl Operator {
                 requests[r].output.push(token);
             }
             let schedule = Schedule {
+                events: Vec::new(),
                 rows: input.groups.iter().map(|g| rows_of(g, s)).collect(),
                 padded_rows: u64::from(input.rows()),
                 execution: Execution::Eager,
@@ -166,6 +167,15 @@ impl Operator {
                 },
                 mode: self.mode.into(),
                 dispatch_policy: "toy/1".into(),
+                scheduler: Fact::Known(Scheduler {
+                    rule: "toy/1".into(),
+                    max_rows: 8,
+                    slots: 2,
+                    pages: 2,
+                    chunk: None,
+                    prefix_cache: false,
+                    swap_pages: 0,
+                }),
                 kernels: vec![Kernel { name: "toy".into(), ptx_sha256: digest }],
                 kv: KvCache { dtype: "bf16".into(), page_size: 16, layout: Fact::Known("position-order/1".into()) },
                 rope: Fact::Known(None),
