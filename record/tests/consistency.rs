@@ -4,7 +4,7 @@ mod support;
 
 use record::commit::EvidenceLevel;
 use record::inference::{
-    CachedPages, Decode, Device, DeviceKind, Event, Finish, Link, Preemption, Record, RecordRefusal as R, RowKind, Rows,
+    CachedPages, Decode, Device, DeviceKind, Event, Finish, Link, Preemption, Record, RecordRefusal as R, RowKind, Rows, join, runs,
 };
 use record::log::Next;
 use record::{F32Bits, Fact, U64Text, commit};
@@ -259,4 +259,74 @@ fn commitments() {
     assert_eq!(unsealed(|r| r.steps[1].schedule.padded_rows = 8), R::ChainBreak { step: 1 });
     assert_eq!(unsealed(|r| r.chain.before = r.chain.after), R::ChainBreak { step: 0 });
     assert_eq!(unsealed(|r| r.chain.after = r.chain.before), R::ChainEnd);
+}
+
+/// Three records of two sessions: the first request of the first goes on in the second.
+fn session() -> [Record; 3] {
+    let (mut first, mut second) = (honest(), honest());
+    first.steps.pop();
+    first.requests[0].output.pop();
+    first.requests[0].finish = Finish::Continues;
+    second.steps.drain(..2);
+    second.requests.pop();
+    [first, second, honest()]
+}
+
+#[test]
+fn records_that_belong_together_are_found_and_joined() {
+    let [first, second, third] = session();
+    let all = [Some(&first), Some(&second), Some(&third), None, Some(&second)];
+    assert_eq!(runs(all), [0..2, 2..3, 3..4, 4..5]);
+    let joined = join(&[&first, &second]).unwrap();
+    joined.check_whole().unwrap();
+    let whole = honest();
+    assert_eq!((joined.requests, joined.steps.len()), (whole.requests, whole.steps.len()));
+    for (a, b) in joined.steps.iter().zip(&whole.steps) {
+        assert_eq!(a.schedule, b.schedule);
+    }
+    // Alone, the second half lacks its beginning.
+    assert!(matches!(second.check_whole(), Err(R::Rows { what: "begins in a record that is not at hand", .. })));
+}
+
+#[test]
+fn a_cached_prefix_ties_records_together() {
+    let [mut first, _, mut later] = session();
+    first.requests[0].finish = Finish::Cancelled;
+    for (i, step) in later.steps.iter_mut().enumerate() {
+        step.index = 2 + i as u64;
+    }
+    for (i, r) in later.requests.iter_mut().enumerate() {
+        r.id = format!("later{i}");
+    }
+    assert_eq!(runs([Some(&first), Some(&later)]), [0..1, 1..2]);
+    let cached = |pages| vec![CachedPages { source: "r0".to_owned(), step: 1, pages }];
+    first.stack.kv.page_size = 2;
+    later.stack.kv.page_size = 2;
+    later.steps[0].schedule.events[2] = Event::Admit { request: 0, cached: cached(1) };
+    later.steps[0].schedule.rows.remove(0);
+    later.steps[0].leaves.drain(..2);
+    later.steps[0].schedule.padded_rows = 1;
+    assert_eq!(runs([Some(&first), Some(&later)]), [0..2]);
+    join(&[&first, &later]).unwrap().check_whole().unwrap();
+    later.steps[0].schedule.events[2] = Event::Admit { request: 0, cached: cached(2) };
+    let refused = join(&[&first, &later]).unwrap().check_whole().unwrap_err();
+    assert!(matches!(refused, R::Event { step: 2, event: 2, what } if what.contains("did not hold")), "{refused}");
+}
+
+#[test]
+fn records_that_contradict_one_another_do_not_join() {
+    let refused = |edit: fn(&mut Record)| {
+        let [first, mut second, _] = session();
+        edit(&mut second);
+        join(&[&first, &second]).unwrap_err().to_string()
+    };
+    assert!(refused(|r| r.steps[0].index = 4).contains("step 2 is missing"));
+    assert!(refused(|r| r.stack.mode = "invariant".to_owned()).contains("another stack"));
+    assert!(refused(|r| r.requests[0].prompt[0] = 2).contains("another prompt"));
+    assert!(refused(|r| r.requests[0].output[0] = 2).contains("other output"));
+    assert!(refused(|r| r.requests[0].logprobs = Some(vec![F32Bits(0); 2])).contains("log-prob"));
+    let [mut first, second, _] = session();
+    first.requests[0].finish = Finish::Cancelled;
+    assert!(join(&[&first, &second]).unwrap_err().to_string().contains("after its end"));
+    assert!(join(&[]).is_err());
 }

@@ -5,12 +5,15 @@ use crate::error::Error;
 use crate::identity;
 use crate::log::Prepared;
 use crate::ops::{Op, Point};
-use crate::replay::{Machine, ReplayError, Replayer, Row, Run, Shape, Splits, StepInput, WeightChange, WeightRow};
+use crate::replay::{
+    Kept, Machine, Prefix, ReplayError, Replayer, Row, Run, Shape, Splits, StepInput, WeightChange, WeightRow,
+};
 use emulator::format::Elem;
 use emulator::mma::{Instruction, M16N8K16, Types};
 use emulator::profile::Profile;
 use emulator::simd::Level;
 use engine::device::{Device, EmulatedDevice};
+use engine::kernels::PAGE;
 use engine::kv::Slot;
 use engine::model::Model;
 use engine::policy::{self, Dispatch, Mode};
@@ -190,7 +193,7 @@ impl Replayer for EngineReplayer {
     fn start(&self, machine: &Machine) -> Result<Box<dyn Run + '_>, ReplayError> {
         let device = (self.devices)(&machine.profile)?;
         let engine = Engine::new(self.altered(&machine.weights)?, device, self.mode, self.limits).map_err(failed)?;
-        Ok(Box::new(EngineRun { engine, slots: BTreeMap::new() }))
+        Ok(Box::new(EngineRun { engine, slots: BTreeMap::new(), kept: BTreeMap::new() }))
     }
 
     fn policy(&self, shape: &Shape) -> Result<Splits, ReplayError> {
@@ -266,17 +269,58 @@ impl Replayer for EngineReplayer {
 struct EngineRun {
     engine: Engine,
     slots: BTreeMap<u32, Slot>,
+    /// Columns that requests had after a step, page by page.
+    kept: BTreeMap<Kept, Vec<Vec<u8>>>,
+}
+
+impl EngineRun {
+    fn slot(&mut self, request: u32) -> Result<Slot, ReplayError> {
+        let slot = match self.slots.get(&request) {
+            Some(slot) => *slot,
+            None => self.engine.open().map_err(failed)?,
+        };
+        self.slots.insert(request, slot);
+        Ok(slot)
+    }
+
+    /// Gives a request the pages that it began with.
+    fn begin(&mut self, prefix: &Prefix) -> Result<(), ReplayError> {
+        let slot = self.slot(prefix.request)?;
+        self.engine.truncate(slot, 0).map_err(failed)?;
+        let mut page = 0;
+        for part in &prefix.parts {
+            let end = page.saturating_add(part.pages);
+            let known = self.kept.get(&part.kept).and_then(|pages| pages.get(page as usize..end as usize));
+            let Some(pages) = known.map(<[Vec<u8>]>::to_vec) else {
+                let reason = format!("the log has no pages {page}..{end} of a prefix after step {}", part.kept.step);
+                return Err(ReplayError::Failed { reason });
+            };
+            self.engine.extend(slot, end.saturating_mul(PAGE)).map_err(failed)?;
+            for bytes in pages {
+                self.engine.restore(slot, page, &bytes).map_err(failed)?;
+                page += 1;
+            }
+        }
+        Ok(())
+    }
+
+    fn keep(&mut self, kept: Kept) -> Result<(), ReplayError> {
+        let slot = self.slot(kept.request)?;
+        let full = self.engine.positions(slot).map_err(failed)? / PAGE;
+        let pages: Result<Vec<_>, _> = (0..full).map(|p| self.engine.save(slot, p..p + 1).map_err(failed)).collect();
+        self.kept.insert(kept, pages?);
+        Ok(())
+    }
 }
 
 impl Run for EngineRun {
     fn step(&mut self, input: &StepInput, splits: &Splits, taps: bool) -> Result<Vec<Row>, ReplayError> {
         let mut groups = Vec::new();
+        for prefix in &input.prefixes {
+            self.begin(prefix)?;
+        }
         for group in &input.groups {
-            let slot = match self.slots.get(&group.request) {
-                Some(slot) => *slot,
-                None => self.engine.open().map_err(failed)?,
-            };
-            self.slots.insert(group.request, slot);
+            let slot = self.slot(group.request)?;
             if self.engine.positions(slot).map_err(failed)? > group.start {
                 self.engine.truncate(slot, group.start).map_err(failed)?;
             }
@@ -292,6 +336,9 @@ impl Run for EngineRun {
         let observe = if taps { Observe::ACTIVATIONS } else { Observe::STATE };
         let plan = StepPlan { groups, dispatch: dispatch(splits)?, observe };
         let output = self.engine.step(&plan).map_err(failed)?;
+        for kept in &input.keep {
+            self.keep(*kept)?;
+        }
         Ok(rows(&output, input, &self.engine.model().config))
     }
 }

@@ -1,7 +1,9 @@
 //! The steps to replay, from a record: its own schedule, or one teacher-forced prefill per request.
 
-use crate::replay::{Group, Splits, StepInput};
-use record::{Record, inference::RowRef};
+use crate::replay::{Group, Kept, Prefix, PrefixPart, Splits, StepInput};
+use record::Record;
+use record::inference::{Event, RowRef};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// How the rows of a record are replayed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -60,6 +62,7 @@ impl Plan {
     }
 
     fn by_schedule(record: &Record) -> Self {
+        let sharing = Sharing::of(record);
         let items = record.steps.iter().enumerate().map(|(index, step)| {
             let groups = step.schedule.rows.iter().map(|rows| Group {
                 request: rows.request,
@@ -70,7 +73,11 @@ impl Plan {
                 logits: rows.logits,
             });
             Item {
-                input: StepInput { groups: groups.collect() },
+                input: StepInput {
+                    prefixes: sharing.prefixes.get(&step.index).cloned().unwrap_or_default(),
+                    groups: groups.collect(),
+                    keep: sharing.kept.iter().filter(|k| k.step == step.index).copied().collect(),
+                },
                 declared: declared_splits(record, index),
                 rows: step.schedule.each_row().map(|row| (index, row)).collect(),
             }
@@ -78,6 +85,8 @@ impl Plan {
         Self { items: items.collect() }
     }
 
+    /// Where bits depend on a row's own tokens only, a prefix that another request computed has the bits that the request's own would
+    /// have: it is computed here as well, without rows to compare.
     fn by_prefill(record: &Record) -> Self {
         let mut items = Vec::new();
         for request in 0..record.requests.len() as u32 {
@@ -85,23 +94,71 @@ impl Plan {
             for (index, step) in record.steps.iter().enumerate() {
                 rows.extend(step.schedule.each_row().filter(|r| r.request == request).map(|r| (index, r)));
             }
-            rows.sort_by_key(|(_, row)| row.position);
-            // The inner rows of a prompt have no logits: they are passes of their own.
-            let prompt = rows.iter().position(|(_, row)| row.logits).unwrap_or(rows.len());
-            let (prompt, rest) = rows.split_at(prompt);
-            for chunk in prompt.chunks(PREFILL_CHUNK).chain(rest.chunks(PREFILL_CHUNK)) {
-                let first_logits = chunk.iter().position(|(_, row)| row.logits).unwrap_or(chunk.len());
-                let group = Group {
-                    request,
-                    start: chunk[0].1.position,
-                    tokens: chunk.iter().filter_map(|(_, row)| token(record, request, row.position)).collect(),
-                    logits: (chunk.len() - first_logits) as u32,
-                };
-                let input = StepInput { groups: vec![group] };
-                items.push(Item { input, declared: Splits::default(), rows: chunk.to_vec() });
+            let mut held = 0;
+            // A request that was computed again after a preemption goes through its positions more than once.
+            let again = |pair: &[(usize, RowRef)]| pair[0].1.position < pair[1].1.position;
+            let ascending: Vec<Vec<(usize, RowRef)>> =
+                rows.chunk_by(|a, b| again(&[*a, *b])).map(<[(usize, RowRef)]>::to_vec).collect();
+            for rows in ascending {
+                let first = rows.first().map_or(0, |(_, row)| row.position);
+                while held < first {
+                    let tokens: Vec<u32> = (held..first.min(held.saturating_add(PREFILL_CHUNK as u32)))
+                        .filter_map(|p| token(record, request, p))
+                        .collect();
+                    let group = Group { request, start: held, tokens, logits: 0 };
+                    held = held.saturating_add(group.tokens.len().max(1) as u32);
+                    let input = StepInput { groups: vec![group], ..StepInput::default() };
+                    items.push(Item { input, declared: Splits::default(), rows: Vec::new() });
+                }
+                // The inner rows of a prompt have no logits: they are passes of their own.
+                let prompt = rows.iter().position(|(_, row)| row.logits).unwrap_or(rows.len());
+                let (prompt, rest) = rows.split_at(prompt);
+                for chunk in prompt.chunks(PREFILL_CHUNK).chain(rest.chunks(PREFILL_CHUNK)) {
+                    let first_logits = chunk.iter().position(|(_, row)| row.logits).unwrap_or(chunk.len());
+                    let group = Group {
+                        request,
+                        start: chunk[0].1.position,
+                        tokens: chunk.iter().filter_map(|(_, row)| token(record, request, row.position)).collect(),
+                        logits: (chunk.len() - first_logits) as u32,
+                    };
+                    held = chunk[0].1.position + chunk.len() as u32;
+                    let input = StepInput { groups: vec![group], ..StepInput::default() };
+                    items.push(Item { input, declared: Splits::default(), rows: chunk.to_vec() });
+                }
             }
         }
         Self { items }
+    }
+}
+
+/// Which requests begin with columns of others.
+#[derive(Default)]
+struct Sharing {
+    /// By step index.
+    prefixes: BTreeMap<u64, Vec<Prefix>>,
+    kept: BTreeSet<Kept>,
+}
+
+impl Sharing {
+    fn of(record: &Record) -> Self {
+        let number: BTreeMap<&str, u32> = (0..).zip(&record.requests).map(|(i, r)| (r.id.as_str(), i)).collect();
+        let mut all = Self::default();
+        for step in &record.steps {
+            for event in &step.schedule.events {
+                let Event::Admit { request, cached } = event else { continue };
+                // A source that is not in the record is refused before anything is planned.
+                let part = |c: &record::inference::CachedPages| {
+                    let request = *number.get(c.source.as_str())?;
+                    Some(PrefixPart { kept: Kept { request, step: c.step }, pages: c.pages })
+                };
+                let parts: Vec<PrefixPart> = cached.iter().filter_map(part).collect();
+                if !parts.is_empty() {
+                    all.kept.extend(parts.iter().map(|p| p.kept));
+                    all.prefixes.entry(step.index).or_default().push(Prefix { request: *request, parts });
+                }
+            }
+        }
+        all
     }
 }
 

@@ -94,11 +94,42 @@ pub struct Group {
     pub logits: u32,
 }
 
-/// The rows of one step.
+/// Whole pages of columns that a request begins with instead of computing them.
 #[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Prefix {
+    /// Index of the request in the record.
+    pub request: u32,
+    /// Where its pages come from, in order of position.
+    pub parts: Vec<PrefixPart>,
+}
+
+/// Consecutive pages that were computed for one request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct PrefixPart {
+    /// What [`StepInput::keep`] kept.
+    pub kept: Kept,
+    /// How many pages; their places are the same in both requests.
+    pub pages: u32,
+}
+
+/// The columns of a request as a step left them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Kept {
+    /// Index of the request in the record.
+    pub request: u32,
+    /// Index of the step.
+    pub step: u64,
+}
+
+/// The rows of one step.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StepInput {
+    /// Prefixes that requests are given before the step.
+    pub prefixes: Vec<Prefix>,
     /// Groups in batch order.
     pub groups: Vec<Group>,
+    /// Whose columns are wanted later as this step leaves them.
+    pub keep: Vec<Kept>,
 }
 
 impl StepInput {
@@ -293,7 +324,7 @@ pub enum ReplayError {
 
 /// A machine in mid-replay: it holds the KV cache.
 pub trait Run {
-    /// Computes a step; the columns it writes replace those that an earlier call wrote at the same positions, so a step can be
+    /// Computes a step. A group that starts below the end of what its request holds starts anew from there; the columns a step writes replace those that an earlier call wrote at the same positions, so a step can be
     /// repeated with other splits. With `taps` every operation's output is returned, otherwise those of level `S`.
     ///
     /// # Errors

@@ -1,6 +1,6 @@
 //! Is a record consistent with itself? A replayer may assume everything checked here.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use thiserror::Error as ThisError;
 
@@ -239,6 +239,44 @@ impl Record {
         }
         if chain != self.chain.after {
             return Err(RecordRefusal::ChainEnd);
+        }
+        self.check_coverage(&places)
+    }
+
+    /// Checks a record that stands for all that is known of its session so far, such as [`join`](super::join) makes: requests, events and
+    /// rows as [`Record::check`] does, and besides that nothing came from an earlier record and nothing is cached that was not
+    /// computed. Commitments are not looked at.
+    ///
+    /// # Errors
+    /// The first [`RecordRefusal`] in document order.
+    pub fn check_whole(&self) -> Result<(), RecordRefusal> {
+        self.check_requests()?;
+        let mut places = vec![Place::Unseen; self.requests.len()];
+        // Positions that each request held after each step in which it had rows.
+        let mut held: BTreeMap<(&str, u64), u64> = BTreeMap::new();
+        for step in &self.steps {
+            for (event, what) in step.schedule.events.iter().enumerate() {
+                let Event::Admit { cached, .. } = what else { continue };
+                let mut positions = 0;
+                for part in cached {
+                    positions += u64::from(part.pages) * u64::from(self.stack.kv.page_size);
+                    if held.get(&(part.source.as_str(), part.step)).is_none_or(|h| *h < positions) {
+                        let what = "cached pages that their source did not hold after that step";
+                        return Err(RecordRefusal::Event { step: step.index, event, what });
+                    }
+                }
+            }
+            let unseen: Vec<bool> = places.iter().map(|p| *p == Place::Unseen).collect();
+            self.check_step(step, &mut places)?;
+            for (group, rows) in step.schedule.rows.iter().enumerate() {
+                let index = rows.request as usize;
+                let admitted = step.schedule.events.iter().any(|e| e.request() == rows.request);
+                if rows.start > 0 && unseen[index] && !admitted {
+                    let what = "begins in a record that is not at hand";
+                    return Err(RecordRefusal::Rows { step: step.index, group, what });
+                }
+                held.insert((&self.requests[index].id, step.index), u64::from(rows.start) + u64::from(rows.count));
+            }
         }
         self.check_coverage(&places)
     }

@@ -6,6 +6,7 @@
 
 mod check;
 mod decoding;
+mod join;
 mod model;
 mod request;
 mod schedule;
@@ -13,6 +14,7 @@ mod stack;
 
 pub use check::{MAX_ID_BYTES, RecordRefusal, RowRef};
 pub use decoding::{GREEDY, GUMBEL};
+pub use join::{JoinRefusal, join, runs};
 pub use model::{Adapter, FileDigest, Model, Text};
 pub use request::{Decode, Finish, Request};
 pub use schedule::{

@@ -108,6 +108,16 @@ impl Event {
             | Event::Resume { request } => *request,
         }
     }
+
+    pub(super) fn request_mut(&mut self) -> &mut u32 {
+        match self {
+            Event::Arrive { request, .. }
+            | Event::Cancel { request }
+            | Event::Admit { request, .. }
+            | Event::Preempt { request, .. }
+            | Event::Resume { request } => request,
+        }
+    }
 }
 
 /// Full pages taken from the prefix cache.
