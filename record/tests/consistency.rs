@@ -4,7 +4,8 @@ mod support;
 
 use record::commit::EvidenceLevel;
 use record::inference::{
-    CachedPages, Decode, Device, DeviceKind, Event, Finish, Link, Preemption, Record, RecordRefusal as R, RowKind, Rows, join, runs,
+    CachedPages, Decode, Device, DeviceKind, Event, Finish, Link, Preemption, Record, RecordRefusal as R, RowKind,
+    Rows, join, runs,
 };
 use record::log::Next;
 use record::{F32Bits, Fact, U64Text, commit};
