@@ -4,8 +4,8 @@ mod support;
 
 use record::commit::EvidenceLevel;
 use record::inference::{
-    CachedPages, Decode, Device, DeviceKind, Event, Finish, Link, Preemption, Record, RecordRefusal as R, RowKind,
-    Rows, join, runs,
+    CachedPages, Decode, Device, DeviceKind, Event, Finish, Link, Mentions, Preemption, Record, RecordRefusal as R,
+    RowKind, Rows, join,
 };
 use record::log::Next;
 use record::{F32Bits, Fact, U64Text, commit};
@@ -262,6 +262,11 @@ fn commitments() {
     assert_eq!(unsealed(|r| r.chain.after = r.chain.before), R::ChainEnd);
 }
 
+/// Runs of consecutive records; an absent one could not be read.
+fn runs(records: &[Option<&Record>]) -> Vec<std::ops::Range<usize>> {
+    record::inference::runs(&records.iter().map(|r| r.map(Mentions::of)).collect::<Vec<_>>())
+}
+
 /// Three records of two sessions: the first request of the first goes on in the second.
 fn session() -> [Record; 3] {
     let (mut first, mut second) = (honest(), honest());
@@ -277,7 +282,7 @@ fn session() -> [Record; 3] {
 fn records_that_belong_together_are_found_and_joined() {
     let [first, second, third] = session();
     let all = [Some(&first), Some(&second), Some(&third), None, Some(&second)];
-    assert_eq!(runs(all), [0..2, 2..3, 3..4, 4..5]);
+    assert_eq!(runs(&all), [0..2, 2..3, 3..4, 4..5]);
     let joined = join(&[&first, &second]).unwrap();
     joined.check_whole().unwrap();
     let whole = honest();
@@ -299,7 +304,7 @@ fn a_cached_prefix_ties_records_together() {
     for (i, r) in later.requests.iter_mut().enumerate() {
         r.id = format!("later{i}");
     }
-    assert_eq!(runs([Some(&first), Some(&later)]), [0..1, 1..2]);
+    assert_eq!(runs(&[Some(&first), Some(&later)]), [0..1, 1..2]);
     let cached = |pages| vec![CachedPages { source: "r0".to_owned(), step: 1, pages }];
     first.stack.kv.page_size = 2;
     later.stack.kv.page_size = 2;
@@ -307,7 +312,7 @@ fn a_cached_prefix_ties_records_together() {
     later.steps[0].schedule.rows.remove(0);
     later.steps[0].leaves.drain(..2);
     later.steps[0].schedule.padded_rows = 1;
-    assert_eq!(runs([Some(&first), Some(&later)]), [0..2]);
+    assert_eq!(runs(&[Some(&first), Some(&later)]), [0..2]);
     join(&[&first, &later]).unwrap().check_whole().unwrap();
     later.steps[0].schedule.events[2] = Event::Admit { request: 0, cached: cached(2) };
     let refused = join(&[&first, &later]).unwrap().check_whole().unwrap_err();
@@ -330,4 +335,23 @@ fn records_that_contradict_one_another_do_not_join() {
     first.requests[0].finish = Finish::Cancelled;
     assert!(join(&[&first, &second]).unwrap_err().to_string().contains("after its end"));
     assert!(join(&[]).is_err());
+}
+
+/// Requests that went on and were withdrawn before anything else ran.
+#[test]
+fn a_record_without_steps_ends_what_went_on() {
+    let [first, mut end, _] = session();
+    end.steps.clear();
+    end.requests[0].output.pop();
+    end.requests[0].finish = Finish::Cancelled;
+    end.chain.before = first.chain.after;
+    end.chain.after = first.chain.after;
+    end.check().unwrap();
+    let joined = join(&[&first, &end]).unwrap();
+    joined.check_whole().unwrap();
+    assert_eq!((joined.requests[0].finish, joined.steps.len()), (Finish::Cancelled, 2));
+    end.requests[0].finish = Finish::Continues;
+    assert_eq!(end.check(), Err(R::NoSteps));
+    end.requests.clear();
+    assert_eq!(end.check(), Err(R::NoSteps));
 }

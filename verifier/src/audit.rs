@@ -17,7 +17,7 @@ use crate::result::{
 use crate::tokens::{self, TokenCheck};
 use crate::verdict::{Verdict, fold};
 use crate::walk::{Context, Search, Walk, suppositions};
-use crate::{headline, identity, logprobs, tables};
+use crate::{headline, identity, logprobs, scheduling, tables};
 use record::{Digest, Record};
 
 /// How a record is audited.
@@ -37,11 +37,13 @@ impl Default for Options {
     }
 }
 
-/// A record and what came with it.
+/// A record and what came with it; or several records of a session, audited as one because requests go on from one to the next.
 pub struct Input<'a> {
-    /// Place in the log.
+    /// Place in the log, of the first.
     pub seq: u64,
-    /// The record.
+    /// The records as they are in the log, in order; at least one.
+    pub parts: &'a [Record],
+    /// What they say together: the record itself, or what [`join`](record::inference::join) makes of several.
     pub record: &'a Record,
     /// Opened rows, checked against the record's leaves.
     pub opened: Opened,
@@ -49,8 +51,8 @@ pub struct Input<'a> {
     pub set_aside: Vec<SetAside>,
     /// Valid receipts of the operator for this record: what each says against the record, or nothing if it agrees.
     pub receipts: Vec<Result<(), String>>,
-    /// Ids of the requests that later records of the log go on with.
-    pub continued: &'a [String],
+    /// What the declared scheduling rule says of the schedule.
+    pub scheduling: scheduling::Outcome,
     /// Declared identities against those at hand.
     pub identity: Vec<IdentityField>,
     /// The arithmetic; absent when the declared one is not at hand.
@@ -73,13 +75,15 @@ pub fn audit(input: &Input<'_>, options: &Options, progress: &dyn Fn(usize, usiz
         checks::decoding(record),
         checks::seeds(record),
     ];
-    let mut consistency = checks::consistency(record, input.continued);
+    let mut consistency = checks::consistency(input.parts, record);
     if consistency.replayable
         && let Some(why) = input.replayer.and_then(|replayer| checks::impossible(record, replayer))
     {
         consistency.refuse(ClaimKind::Schedule, why);
     }
     claims.extend(consistency.claims);
+    let scheduling::Outcome { verdict, detail } = &input.scheduling;
+    claims.push(ClaimResult::new(ClaimKind::Scheduling, *verdict, detail));
     claims.extend(claims::receipts(&input.receipts));
 
     let prefill_unsound = options.mode == Mode::Prefill && record.stack.mode != "invariant";
@@ -167,7 +171,9 @@ pub fn unread(seq: u64, digest: &Digest, verdict: Verdict, why: String) -> Recor
 fn empty(seq: u64, digest: &Digest) -> RecordResult {
     RecordResult {
         seq,
+        last: seq,
         digest: digest.to_string(),
+        further: Vec::new(),
         identity: Vec::new(),
         unverified: Vec::new(),
         set_aside: Vec::new(),
@@ -186,9 +192,16 @@ fn empty(seq: u64, digest: &Digest) -> RecordResult {
     }
 }
 
+fn digests(records: &[Record]) -> Result<Vec<String>, Error> {
+    records.iter().map(|r| Ok(r.digest()?.to_string())).collect()
+}
+
 fn blank(input: &Input<'_>) -> Result<RecordResult, Error> {
     let record = input.record;
+    let first = input.parts.first().unwrap_or(record);
     Ok(RecordResult {
+        last: input.seq + input.parts.len().saturating_sub(1) as u64,
+        further: digests(input.parts.get(1..).unwrap_or_default())?,
         identity: input.identity.clone(),
         unverified: identity::unverified(record),
         set_aside: input.set_aside.clone(),
@@ -198,7 +211,7 @@ fn blank(input: &Input<'_>) -> Result<RecordResult, Error> {
             rows: record.steps.iter().map(|s| s.leaves.len() as u32).sum(),
             tokens: record.requests.iter().map(|r| r.output.len() as u32).sum(),
         },
-        ..empty(input.seq, &record.digest()?)
+        ..empty(input.seq, &first.digest()?)
     })
 }
 

@@ -8,8 +8,8 @@ use crate::verdict::Verdict;
 use engine::journal::derived_seed;
 use engine::sampler::SEED_DERIVATION;
 use record::Record;
-use record::inference::{Finish, RecordRefusal};
-use std::collections::BTreeMap;
+use record::inference::{Event, Finish, RecordRefusal};
+use std::collections::BTreeSet;
 
 /// The consistency of a record with itself.
 pub struct Consistency {
@@ -28,11 +28,13 @@ impl Consistency {
     }
 }
 
-/// Checks a record against itself; `continued` are the ids of requests that later records of the log go on with.
+/// Checks records against themselves, and what they say together (`whole`) for being all that happened.
 ///
 /// A record that contradicts itself is refused, not accused: nothing in it can be relied on.
-pub fn consistency(record: &Record, continued: &[String]) -> Consistency {
-    let refusal = record.check_structure().err();
+pub fn consistency(parts: &[Record], whole: &Record) -> Consistency {
+    let elsewhere = starts_elsewhere(whole);
+    let refusal = parts.iter().find_map(|r| r.check_structure().err());
+    let refusal = refusal.or_else(|| if elsewhere.is_none() { whole.check_whole().err() } else { None });
     let result = |claim, holds: String| match &refusal {
         Some(why) if claim_of(why) == claim => ClaimResult::new(claim, Verdict::Error, why.to_string()),
         Some(_) => {
@@ -40,19 +42,17 @@ pub fn consistency(record: &Record, continued: &[String]) -> Consistency {
         }
         None => ClaimResult::holds(claim, holds),
     };
-    let rows: usize = record.steps.iter().map(|s| s.leaves.len()).sum();
-    let (requests, steps) = (record.requests.len(), record.steps.len());
-    let schedule = format!("{requests} requests, {steps} steps, {rows} rows, every position once and in order");
+    let rows: usize = whole.steps.iter().map(|s| s.leaves.len()).sum();
+    let (requests, steps) = (whole.requests.len(), whole.steps.len());
+    let schedule = format!("{requests} requests, {steps} steps, {rows} rows, every position in order and once a place");
     let mut schedule = result(ClaimKind::Schedule, schedule);
-    if schedule.verdict == Verdict::Match
-        && let Some(why) = starts_elsewhere(record)
-    {
+    if let (Verdict::Match, Some(why)) = (schedule.verdict, elsewhere) {
         schedule = ClaimResult::new(ClaimKind::Schedule, Verdict::Inconclusive, why);
     }
-    let tokens: usize = record.requests.iter().map(|r| r.output.len()).sum();
+    let tokens: usize = whole.requests.iter().map(|r| r.output.len()).sum();
     let mut outputs = result(ClaimKind::Outputs, format!("{tokens} tokens, lengths and finish reasons fit"));
     if outputs.verdict == Verdict::Match
-        && let Some(why) = goes_on_nowhere(record, continued)
+        && let Some(why) = goes_on_nowhere(whole)
     {
         outputs = ClaimResult::new(ClaimKind::Outputs, Verdict::Inconclusive, why);
     }
@@ -74,35 +74,30 @@ pub fn claim_of(refusal: &RecordRefusal) -> ClaimKind {
     }
 }
 
-/// A request that says it goes on in a later record must do so.
-fn goes_on_nowhere(record: &Record, continued: &[String]) -> Option<String> {
-    let goes_on = |r: &&record::inference::Request| r.finish == Finish::Continues && !continued.contains(&r.id);
-    let id = &record.requests.iter().find(goes_on)?.id;
+/// A request that says it goes on in a later record must do so; records in which one goes on are judged together.
+fn goes_on_nowhere(record: &Record) -> Option<String> {
+    let id = &record.requests.iter().find(|r| r.finish == Finish::Continues)?.id;
     let id = named(id);
     Some(format!("incomplete: {id} is said to go on in a later record, and no later record goes on with it"))
 }
 
-/// The ids of the requests that a record goes on with: those whose first rows are in an earlier one.
-pub fn continuations(record: &Record) -> Vec<String> {
-    let first = first_positions(record).into_iter().filter(|(_, start)| *start != 0);
-    first.filter_map(|(request, _)| Some(record.requests.get(request as usize)?.id.clone())).collect()
-}
-
-/// The first position of each request that has rows.
-fn first_positions(record: &Record) -> BTreeMap<u32, u32> {
-    let mut first: BTreeMap<u32, u32> = BTreeMap::new();
-    for rows in record.steps.iter().flat_map(|s| &s.schedule.rows) {
-        first.entry(rows.request).or_insert(rows.start);
-    }
-    first
-}
-
-/// A request whose first rows are not in this record cannot be replayed from it alone.
+/// A request whose beginning is in no record at hand cannot be replayed.
 fn starts_elsewhere(record: &Record) -> Option<String> {
-    let (request, start) = first_positions(record).into_iter().find(|(_, start)| *start != 0)?;
-    let id = &record.requests.get(request as usize)?.id;
-    let id = named(id);
-    Some(format!("{id} begins at position {start}: its earlier positions are not in this record"))
+    let mut known: BTreeSet<u32> = BTreeSet::new();
+    for step in &record.steps {
+        known.extend(step.schedule.events.iter().filter(|e| matches!(e, Event::Admit { .. })).map(Event::request));
+        for rows in &step.schedule.rows {
+            if rows.start != 0 && !known.contains(&rows.request) {
+                let id = named(&record.requests.get(rows.request as usize)?.id);
+                return Some(format!(
+                    "{id} begins at position {}: its earlier positions are in no record at hand",
+                    rows.start
+                ));
+            }
+            known.insert(rows.request);
+        }
+    }
+    None
 }
 
 /// A token or a position that the model does not have: no step can have computed it. The record must be one that
@@ -205,7 +200,7 @@ pub fn seeds(record: &Record) -> ClaimResult {
 fn decides_no_bit(pointer: &str) -> bool {
     let step_time =
         pointer.strip_prefix("/steps/").and_then(|p| p.split_once('/')).is_some_and(|(_, field)| field == "time");
-    step_time || matches!(pointer, "/time" | "/stack/engine/commit" | "/stack/engine/build")
+    step_time || matches!(pointer, "/time" | "/stack/engine/commit" | "/stack/engine/build" | "/stack/scheduler")
 }
 
 /// The claim `identity`: whatever is declared must be at hand, and fit together.
@@ -246,7 +241,7 @@ pub fn dispatch(record: &Record, replayer: &dyn Replayer, extra_rows: u32) -> Re
             tokens: vec![0; r.count as usize],
             logits: r.logits,
         });
-        let shape = StepInput { groups: groups.collect() }.shape();
+        let shape = StepInput { groups: groups.collect(), ..StepInput::default() }.shape();
         let chosen = match replayer.policy(&shape) {
             Ok(chosen) => chosen,
             Err(ReplayError::Unknown { what }) => {

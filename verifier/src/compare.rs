@@ -33,6 +33,11 @@ impl Opened {
         self.0.get(&(step, leaf))
     }
 
+    /// Adds the rows of a record whose first step is step `offset` here.
+    pub fn absorb(&mut self, other: Self, offset: usize) {
+        self.0.extend(other.0.into_iter().map(|((step, leaf), row)| ((step + offset, leaf), row)));
+    }
+
     /// Number of opened rows.
     pub fn len(&self) -> usize {
         self.0.len()

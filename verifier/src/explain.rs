@@ -113,7 +113,7 @@ pub fn alternatives(r: &RecordResult) -> Vec<String> {
 
 /// A record's finding as plain text for a terminal.
 pub fn words(r: &RecordResult) -> String {
-    let mut out = format!("record {}: {}", r.seq, r.verdict);
+    let mut out = format!("{}: {}", r.name(), r.verdict);
     if let Some(level) = r.level {
         let _ = write!(out, " (level {level}: {})", level.meaning());
     }

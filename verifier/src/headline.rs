@@ -46,11 +46,12 @@ pub fn log(r: &AuditResult) -> String {
                 0 => String::new(),
                 n => format!("; in {n} of them the GPU generation is not pinned down"),
             };
-            format!("{} records re-computed, every bit agrees{also}", r.records.len())
+            let records: u64 = r.records.iter().map(|x| x.last - x.seq + 1).sum();
+            format!("{records} records re-computed, every bit agrees{also}")
         }
         Some(one) => {
             let n = r.records.iter().filter(|x| x.verdict == r.verdict).count();
-            format!("{n} of {} records; the first is {}: {}", r.records.len(), one.seq, one.headline)
+            format!("{n} of {} findings; the first is of {}: {}", r.records.len(), one.name(), one.headline)
         }
         None => "no record was audited".to_owned(),
     }

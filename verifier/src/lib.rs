@@ -34,6 +34,7 @@ pub mod ranges;
 pub mod replay;
 pub mod report;
 pub mod result;
+pub mod scheduling;
 pub mod tables;
 pub mod tokens;
 pub mod verdict;

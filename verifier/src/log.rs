@@ -4,7 +4,6 @@
 
 use crate::audit::{self, Input, Options};
 use crate::challenge::{self, Plan};
-use crate::checks;
 use crate::compare::Opened;
 use crate::disclosure;
 use crate::error::Error;
@@ -14,7 +13,9 @@ use crate::replay::Replayer;
 use crate::result::{
     AuditResult, Auditor, IdentityField, LogFacts, Method, RecordResult, Refusal, SCHEMA, SetAside, Subject,
 };
+use crate::scheduling::{self, Follower};
 use crate::verdict::{Level, Verdict, fold_records};
+use record::inference::{Mentions, join, runs};
 use record::log::{self, Expect, LogRefusal, Source};
 use record::{Digest, PublicKey, Receipt, Record};
 
@@ -108,36 +109,45 @@ pub fn audit(
     let chosen = challenge::choose(&input.plan, &verified.checkpoint.root, entries)?;
     result.sampling = challenge::describe(&input.plan, entries, chosen.len() as u64);
 
-    // Every record is read, the ones that were not drawn too: one that is not what its entry names is a finding, and a request may go on
-    // in any later record.
-    let continuations: Vec<Vec<String>> = (0..entries)
-        .map(|index| verified.stored(index).map(|r| checks::continuations(&r)).unwrap_or_default())
-        .collect();
+    // Every record is read, the ones that were not drawn too: one that is not what its entry names is a finding, a request may go on
+    // in any later record, and the scheduling rule is followed from the beginning.
+    let (mut mentions, mut scheduling, mut follower) = (Vec::new(), Vec::new(), Follower::default());
+    for index in 0..entries {
+        let stored = verified.stored(index).ok();
+        scheduling.push(follower.record(stored.as_ref()));
+        mentions.push(stored.as_ref().map(Mentions::of));
+    }
     let mut records: Vec<(Option<Record>, RecordResult)> = Vec::new();
-    for (index, entry) in (0..).zip(&verified.entries) {
-        let record = match verified.stored(index) {
-            Ok(record) => record,
+    for run in runs(&mentions) {
+        let first = run.start as u64;
+        let parts: Result<Vec<Record>, LogRefusal> = run.clone().map(|at| verified.stored(at as u64)).collect();
+        let digest = &verified.entries[run.start].header.record;
+        let parts = match parts {
+            Ok(parts) => parts,
             Err(refusal) => {
-                let (verdict, why) = unreadable(&entry.header.record, &refusal);
-                records.push((None, audit::unread(index, &entry.header.record, verdict, why)));
+                let (verdict, why) = unreadable(digest, &refusal);
+                records.push((None, audit::unread(first, digest, verdict, why)));
                 continue;
             }
         };
-        if !chosen.contains(&index) {
+        if !run.clone().any(|at| chosen.contains(&(at as u64))) {
             continue;
         }
-        let later = continuations
-            .iter()
-            .skip(usize::try_from(index + 1).unwrap_or(usize::MAX))
-            .flatten()
-            .cloned()
-            .collect::<Vec<_>>();
-        let told = &|done, of| progress(index, done, of);
-        let audited = match one(input, options, index, &record, &receipts, &later, told) {
-            Ok(audited) => audited,
-            Err(e) => audit::unread(index, &entry.header.record, Verdict::Unverifiable, format!("not audited: {e}")),
+        let rule = scheduling::worst(scheduling[run].iter().cloned());
+        let told = &|done, of| progress(first, done, of);
+        let whole = match join(&parts.iter().collect::<Vec<_>>()) {
+            Ok(whole) => whole,
+            Err(e) => {
+                let why = format!("the records of a session contradict one another: {e}");
+                records.push((None, audit::unread(first, digest, Verdict::Error, why)));
+                continue;
+            }
         };
-        records.push((Some(record), audited));
+        let audited = match one(input, options, first, (&parts, &whole), &receipts, rule, told) {
+            Ok(audited) => audited,
+            Err(e) => audit::unread(first, digest, Verdict::Unverifiable, format!("not audited: {e}")),
+        };
+        records.push((Some(whole), audited));
     }
     // A receipt for an entry that is not in the log is a finding about the log.
     if let Some(promised) = receipts.iter().find(|r| r.log.index >= entries) {
@@ -160,10 +170,10 @@ pub fn audit(
 fn one(
     input: &LogInput<'_>,
     options: &Options,
-    index: u64,
-    record: &Record,
+    first: u64,
+    (parts, record): (&[Record], &Record),
     receipts: &[Receipt],
-    continued: &[String],
+    scheduling: scheduling::Outcome,
     progress: &dyn Fn(usize, usize),
 ) -> Result<RecordResult, Error> {
     let prepared = (input.prepare)(record).unwrap_or_else(|e| Prepared {
@@ -175,23 +185,26 @@ fn one(
         }],
         replayer: None,
     });
-    let digest = record.digest()?;
-    let found = (input.evidence)(&digest).map_err(|e| e.reason());
-    let opened = found.and_then(|file| file.map_or(Ok(Opened::default()), |file| intake::open(&file, record)));
-    let (opened, set_aside) = match opened {
-        Ok(opened) => (opened, Vec::new()),
-        Err(reason) => (Opened::default(), vec![SetAside { name: format!("{}.evidence", digest.to_hex()), reason }]),
-    };
-    let presented = receipts.iter().filter(|r| r.log.index == index);
+    let (mut opened, mut set_aside, mut agreeing, mut steps) = (Opened::default(), Vec::new(), Vec::new(), 0);
+    for (index, part) in (first..).zip(parts) {
+        let digest = part.digest()?;
+        let found = (input.evidence)(&digest).map_err(|e| e.reason());
+        match found.and_then(|file| file.map_or(Ok(Opened::default()), |file| intake::open(&file, part))) {
+            Ok(rows) => opened.absorb(rows, steps),
+            Err(reason) => set_aside.push(SetAside { name: format!("{}.evidence", digest.to_hex()), reason }),
+        }
+        steps += part.steps.len();
+        let presented = receipts.iter().filter(|r| r.log.index == index);
+        agreeing.extend(presented.map(|r| r.check(part).map_err(|e| format!("of request number {}: {e}", r.request))));
+    }
     let record_input = Input {
-        seq: index,
+        seq: first,
+        parts,
         record,
         opened,
         set_aside,
-        receipts: presented
-            .map(|r| r.check(record).map_err(|e| format!("of request number {}: {e}", r.request)))
-            .collect(),
-        continued,
+        receipts: agreeing,
+        scheduling,
         identity: prepared.identity,
         replayer: prepared.replayer.as_deref(),
     };

@@ -11,6 +11,7 @@ use verifier::audit::{Input, Options, audit};
 use verifier::compare::Opened;
 use verifier::replay::{Machine, ReplayError, Replayer, Row, Run, Shape, Splits, WeightBit, WeightChange, WeightRow};
 use verifier::result::{Cause, ClaimKind, ClaimResult, IdentityField, Outcome, RecordResult, SetAside};
+use verifier::scheduling::Follower;
 
 fn claim(r: &RecordResult, kind: ClaimKind) -> &ClaimResult {
     r.claims.iter().find(|c| c.claim == kind).unwrap_or_else(|| panic!("{kind} was not judged"))
@@ -91,11 +92,12 @@ fn refused_evidence_is_named_and_changes_no_verdict() {
         let r = audit(
             &Input {
                 seq: 0,
+                parts: std::slice::from_ref(&served.record),
                 record: &served.record,
                 opened: Opened::default(),
                 set_aside: vec![refused.clone()],
                 receipts: vec![],
-                continued: &[],
+                scheduling: Follower::default().record(Some(&served.record)),
                 identity: vec![at_hand()],
                 replayer: Some(&Toy::default()),
             },
@@ -228,19 +230,6 @@ fn a_request_that_goes_on_must_go_on_somewhere() {
     let mut cheat = flipped();
     cheat.record.requests[1].finish = Finish::Continues;
     assert_eq!(cheat.audit().verdict, Verdict::Mismatch);
-    // With a later record that goes on with it there is nothing to say.
-    let continued = ["b".to_owned()];
-    let input = Input {
-        seq: 0,
-        record: &served.record,
-        opened: served.opened.clone(),
-        set_aside: vec![],
-        receipts: vec![],
-        continued: &continued,
-        identity: vec![at_hand()],
-        replayer: Some(&Toy::default()),
-    };
-    assert_eq!(audit(&input, &Options::default(), &|_, _| {}).unwrap().verdict, Verdict::Match);
 }
 
 #[test]
@@ -333,11 +322,12 @@ impl Replayer for Failing {
 fn on(replayer: &dyn Replayer, served: &Served) -> RecordResult {
     let input = Input {
         seq: 0,
+        parts: std::slice::from_ref(&served.record),
         record: &served.record,
         opened: Opened::default(),
         set_aside: vec![],
         receipts: vec![],
-        continued: &[],
+        scheduling: Follower::default().record(Some(&served.record)),
         identity: vec![at_hand()],
         replayer: Some(replayer),
     };

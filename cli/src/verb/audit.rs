@@ -228,7 +228,7 @@ pub fn summary(out: &mut dyn Write, result: &AuditResult) -> io::Result<()> {
     writeln!(out, "{}: {}", result.subject.name, result.verdict)?;
     writeln!(out, "  {}", result.headline)?;
     for r in &result.records {
-        writeln!(out, "  record {}: {} - {}", r.seq, r.verdict, r.headline)?;
+        writeln!(out, "  {}: {} - {}", r.name(), r.verdict, r.headline)?;
     }
     writeln!(out)?;
     let verdicts = result.records.iter().map(|r| r.verdict).chain([result.verdict]);
@@ -254,11 +254,11 @@ pub fn explain(args: ExplainArgs) -> anyhow::Result<Outcome> {
     let result = args.input.audit()?;
     if let Some(n) = args.record
         && result.log.refused.is_none()
-        && !result.records.iter().any(|r| r.seq == n)
+        && !result.records.iter().any(|r| r.covers(n))
     {
         bail!("the log has no audited record {n}");
     }
-    let wanted = result.records.iter().filter(|r| args.record.is_none_or(|n| n == r.seq));
+    let wanted = result.records.iter().filter(|r| args.record.is_none_or(|n| r.covers(n)));
     let explained = Explained {
         schema: "lastbit/explain/v1",
         verdict: result.verdict.to_string(),

@@ -11,7 +11,7 @@ mod schedule;
 
 pub use evidence::{RowShapes, evidence, leaf};
 pub use identity::{ENGINE_NAME, NUMERICS_REVISION, model, stack, text};
-pub use requests::{Asked, decode, derived_seed, request, sampling};
+pub use requests::{Asked, decode, derived_seed, request, sampling, unfinished};
 pub use schedule::{dispatch, kernel_table, schedule, scheduler};
 
 use self::schedule::kind;

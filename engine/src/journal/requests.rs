@@ -54,19 +54,29 @@ pub fn decode(request: &batch::Request, seed_derivation: &str) -> rec::Decode {
     decode
 }
 
+/// A request that goes on in a later record, and what came of it so far.
+pub fn unfinished(asked: &Asked, request: &batch::Request, output: &[u32]) -> rec::Request {
+    stated(asked, request, output, rec::Finish::Continues)
+}
+
 /// A request and what came of it.
 pub fn request(asked: &Asked, request: &batch::Request, outcome: &Outcome) -> rec::Request {
+    let finish = match outcome.finish {
+        batch::Finish::Stop => rec::Finish::Stop,
+        batch::Finish::Length => rec::Finish::Length,
+        batch::Finish::Cancelled => rec::Finish::Cancelled,
+    };
+    stated(asked, request, &outcome.output, finish)
+}
+
+fn stated(asked: &Asked, request: &batch::Request, output: &[u32], finish: rec::Finish) -> rec::Request {
     rec::Request {
         id: asked.id.clone(),
         nonce: asked.nonce.clone(),
         prompt: request.prompt.clone(),
         decode: decode(request, asked.seed_derivation),
-        output: outcome.output.clone(),
-        finish: match outcome.finish {
-            batch::Finish::Stop => rec::Finish::Stop,
-            batch::Finish::Length => rec::Finish::Length,
-            batch::Finish::Cancelled => rec::Finish::Cancelled,
-        },
+        output: output.to_vec(),
+        finish,
         logprobs: None,
     }
 }

@@ -16,7 +16,7 @@ pub const MAX_ID_BYTES: usize = 64;
 #[derive(Debug, Clone, PartialEq, Eq, ThisError)]
 #[non_exhaustive]
 pub enum RecordRefusal {
-    /// There is no step: such a record claims nothing.
+    /// There is no step, and not only requests that were cancelled: such a record claims nothing.
     #[error("the record has no steps")]
     NoSteps,
     /// A request id is empty, longer than [`MAX_ID_BYTES`], or used twice.
@@ -227,7 +227,12 @@ impl Record {
     /// The first [`RecordRefusal`] in document order.
     pub fn check_structure(&self) -> Result<(), RecordRefusal> {
         self.check_requests()?;
-        let first = self.steps.first().ok_or(RecordRefusal::NoSteps)?.index;
+        let ended = !self.requests.is_empty() && self.requests.iter().all(|r| r.finish == Finish::Cancelled);
+        let first = match self.steps.first() {
+            Some(step) => step.index,
+            None if ended && self.chain.before == self.chain.after => return Ok(()),
+            None => return Err(RecordRefusal::NoSteps),
+        };
         let mut places = vec![Place::Unseen; self.requests.len()];
         let mut chain = self.chain.before;
         for (expected, step) in (first..).zip(&self.steps) {

@@ -1,6 +1,6 @@
 //! Records of one session that only make sense together: a request goes on from one to the next, or begins with what another computed.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use thiserror::Error as ThisError;
@@ -45,28 +45,51 @@ pub enum JoinRefusal {
     },
 }
 
+/// What a record says of its neighbours.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Mentions {
+    /// It begins a session.
+    begins: bool,
+    /// Requests that it is about.
+    requests: BTreeSet<String>,
+    /// Requests that computed what others begin with.
+    sources: BTreeSet<String>,
+}
+
+impl Mentions {
+    /// Those of a record.
+    #[must_use]
+    pub fn of(record: &Record) -> Self {
+        let sources = record.steps.iter().flat_map(|s| &s.schedule.events).flat_map(|e| match e {
+            Event::Admit { cached, .. } => cached.as_slice(),
+            _ => &[],
+        });
+        Self {
+            begins: record.steps.first().is_some_and(|s| s.index == 0),
+            requests: record.requests.iter().map(|r| r.id.clone()).collect(),
+            sources: sources.map(|c| c.source.clone()).collect(),
+        }
+    }
+}
+
 /// The smallest runs of neighbouring records such that no request and no cached prefix crosses from one run to another, in order. `records`
 /// are consecutive; an absent one ends a session.
 #[must_use]
-pub fn runs<'a>(records: impl IntoIterator<Item = Option<&'a Record>>) -> Vec<Range<usize>> {
+pub fn runs(records: &[Option<Mentions>]) -> Vec<Range<usize>> {
     let mut runs: Vec<Range<usize>> = Vec::new();
     // Where each request of the session was seen first.
     let mut first: BTreeMap<&str, usize> = BTreeMap::new();
-    for (at, record) in records.into_iter().enumerate() {
+    for (at, record) in records.iter().enumerate() {
         runs.push(at..at + 1);
         let Some(record) = record else {
             first.clear();
             continue;
         };
-        if record.steps.first().is_none_or(|s| s.index == 0) {
+        if record.begins {
             first.clear();
         }
-        let sources = record.steps.iter().flat_map(|s| &s.schedule.events).flat_map(|e| match e {
-            Event::Admit { cached, .. } => cached.as_slice(),
-            _ => &[],
-        });
-        let known = record.requests.iter().map(|r| r.id.as_str()).chain(sources.map(|c| c.source.as_str()));
-        let earliest = known.filter_map(|id| first.get(id)).min().copied().unwrap_or(at);
+        let known = record.requests.iter().chain(&record.sources);
+        let earliest = known.filter_map(|id| first.get(id.as_str())).min().copied().unwrap_or(at);
         while runs.len() > 1 && runs[runs.len() - 2].end > earliest {
             runs.pop();
             if let Some(last) = runs.last_mut() {
@@ -74,7 +97,7 @@ pub fn runs<'a>(records: impl IntoIterator<Item = Option<&'a Record>>) -> Vec<Ra
             }
         }
         for request in &record.requests {
-            first.entry(&request.id).or_insert(at);
+            first.entry(request).or_insert(at);
         }
     }
     runs
@@ -136,7 +159,9 @@ pub fn join(records: &[&Record]) -> Result<Record, JoinRefusal> {
 /// Can `later` be what became of `earlier`?
 fn goes_on(earlier: &Request, later: &Request) -> Result<(), &'static str> {
     let logprobs = |r: &Request| -> Vec<F32Bits> { r.logprobs.clone().unwrap_or_default() };
-    if earlier.finish != Finish::Continues {
+    // One that was withdrawn while nothing ran may be mentioned again when its pages are given back.
+    let only_mentioned = earlier.finish == Finish::Cancelled && later == earlier;
+    if earlier.finish != Finish::Continues && !only_mentioned {
         return Err("goes on with it after its end");
     }
     if earlier.prompt != later.prompt || earlier.decode != later.decode || earlier.nonce != later.nonce {

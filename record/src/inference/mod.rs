@@ -14,7 +14,7 @@ mod stack;
 
 pub use check::{MAX_ID_BYTES, RecordRefusal, RowRef};
 pub use decoding::{GREEDY, GUMBEL};
-pub use join::{JoinRefusal, join, runs};
+pub use join::{JoinRefusal, Mentions, join, runs};
 pub use model::{Adapter, FileDigest, Model, Text};
 pub use request::{Decode, Finish, Request};
 pub use schedule::{

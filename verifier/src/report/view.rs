@@ -229,7 +229,7 @@ pub(super) fn identities(results: &[SignedResult]) -> Vec<Identities<'_>> {
         }
         let name = match audit.records.len() {
             1 => audit.subject.name.clone(),
-            _ => format!("{} record {}", audit.subject.name, r.seq),
+            _ => format!("{} {}", audit.subject.name, r.name()),
         };
         let same =
             |(_, one): &&mut (Vec<String>, &RecordResult)| one.identity == r.identity && one.unverified == r.unverified;

@@ -13,6 +13,8 @@ pub enum ClaimKind {
     Identity,
     /// Every position of every request is computed exactly once, in order.
     Schedule,
+    /// The schedule is the one that the declared rule makes of what arrived and was cancelled.
+    Scheduling,
     /// The logged kernel choices are those that the declared policy makes for the logged rows.
     Dispatch,
     /// Leaves, step roots and chain follow from the logged commitments.
@@ -39,10 +41,11 @@ pub enum ClaimKind {
 
 impl ClaimKind {
     /// Every claim, in the order of the document.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::Completeness,
         Self::Identity,
         Self::Schedule,
+        Self::Scheduling,
         Self::Dispatch,
         Self::Commitments,
         Self::Decoding,
@@ -58,10 +61,11 @@ impl ClaimKind {
 
     /// The claims that a verdict requires unless the auditor says otherwise: all but [`Self::Rows`] and [`Self::Hardware`], which
     /// bits alone can seldom settle; what else fits is then listed beside the match.
-    pub const DEFAULT_REQUIRED: [Self; 12] = [
+    pub const DEFAULT_REQUIRED: [Self; 13] = [
         Self::Completeness,
         Self::Identity,
         Self::Schedule,
+        Self::Scheduling,
         Self::Dispatch,
         Self::Commitments,
         Self::Decoding,
@@ -89,6 +93,7 @@ impl ClaimKind {
             Self::Completeness => "completeness",
             Self::Identity => "identity",
             Self::Schedule => "schedule",
+            Self::Scheduling => "scheduling",
             Self::Dispatch => "dispatch",
             Self::Commitments => "commitments",
             Self::Decoding => "decoding",
@@ -109,6 +114,7 @@ impl ClaimKind {
             Self::Completeness => "Nothing that a verdict needs is missing or unspecified.",
             Self::Identity => "Model, tokenizer, kernels, hardware profile and policy are those at hand.",
             Self::Schedule => "Every position of every request is computed exactly once, in order.",
+            Self::Scheduling => "The schedule is the one that the declared rule makes of arrivals and cancellations.",
             Self::Dispatch => "The kernel choices are those of the declared policy for the declared rows.",
             Self::Commitments => "Leaves, step roots and hash chain follow from what they commit to.",
             Self::Decoding => "The decoding parameters are in range and fit together.",

@@ -192,10 +192,14 @@ pub struct MissBound {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RecordResult {
-    /// Sequence number in the log.
+    /// Sequence number in the log, of the first record.
     pub seq: u64,
-    /// Digest of the record, `alg:hex`.
+    /// Sequence number of the last record: those in which requests go on are audited as one.
+    pub last: u64,
+    /// Digest of the first record, `alg:hex`.
     pub digest: String,
+    /// Digests of the records after it.
+    pub further: Vec<String>,
     /// Model, software and hardware, as declared and as found.
     pub identity: Vec<IdentityField>,
     /// What the record states and this audit did not check.
@@ -226,6 +230,22 @@ pub struct RecordResult {
     pub matrix: StepMatrix,
     /// Margins between the two best logits at the sampled positions.
     pub margins: Margins,
+}
+
+impl RecordResult {
+    /// `record 3`, or `records 3 to 9`.
+    pub fn name(&self) -> String {
+        if self.seq == self.last {
+            format!("record {}", self.seq)
+        } else {
+            format!("records {} to {}", self.seq, self.last)
+        }
+    }
+
+    /// True when it covers the record of this sequence number.
+    pub fn covers(&self, seq: u64) -> bool {
+        (self.seq..=self.last).contains(&seq)
+    }
 }
 
 /// How much a record covers.

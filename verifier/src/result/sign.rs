@@ -31,8 +31,10 @@ impl SignedResult {
     pub fn sign(result: AuditResult, key: &PrivateKey) -> Result<Self, Error> {
         let mut subjects = Vec::new();
         for record in &result.records {
-            let digest: Digest = record.digest.parse()?;
-            subjects.push(Subject::new(format!("record {}", record.seq), "lastbit-record-v1", &digest));
+            for (seq, digest) in (record.seq..).zip([&record.digest].into_iter().chain(&record.further)) {
+                let digest: Digest = digest.parse()?;
+                subjects.push(Subject::new(format!("record {seq}"), "lastbit-record-v1", &digest));
+            }
         }
         let bytes = envelope::sign(&Statement::new(PREDICATE_TYPE, subjects, &result), key)?;
         let digest = Digest::of_file(&bytes);

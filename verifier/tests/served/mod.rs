@@ -16,6 +16,7 @@ use verifier::compare::Opened;
 use verifier::engine_replay::AtHand;
 use verifier::intake;
 use verifier::result::RecordResult;
+use verifier::scheduling::Follower;
 
 /// Changes the weights of the model that serves.
 pub type Alter = fn(&mut Model);
@@ -170,11 +171,12 @@ impl Served {
         let opened = if open { intake::open(&file, &self.record).unwrap() } else { Opened::default() };
         let input = Input {
             seq: 0,
+            parts: std::slice::from_ref(&self.record),
             record: &self.record,
             opened,
             set_aside: vec![],
             receipts: vec![],
-            continued: &[],
+            scheduling: Follower::default().record(Some(&self.record)),
             identity: prepared.identity,
             replayer: prepared.replayer.as_deref(),
         };

@@ -11,6 +11,7 @@ use verifier::compare::{Opened, OpenedRow};
 use verifier::ops::Op;
 use verifier::replay::{Group, Machine, Replayer, Splits, StepInput};
 use verifier::result::{IdentityField, RecordResult};
+use verifier::scheduling::Follower;
 
 /// What the operator does, and what it claims.
 pub struct Operator {
@@ -75,7 +76,7 @@ impl Operator {
                 let tokens = (start..end).map(|p| (self.feed)(r, p as u32, logged(p))).collect();
                 groups.push(Group { request: r as u32, start: start as u32, tokens, logits: 1 });
             }
-            let input = StepInput { groups };
+            let input = StepInput { groups, ..StepInput::default() };
             let invariant = self.mode == "invariant";
             let policy =
                 |n| if invariant { Splits::default() } else { toy.policy(&input.shape().with_extra_rows(n)).unwrap() };
@@ -96,7 +97,7 @@ impl Operator {
                 requests[r].output.push(token);
             }
             let schedule = Schedule {
-                events: Vec::new(),
+                events: if s == 0 { arrivals(&requests) } else { Vec::new() },
                 rows: input.groups.iter().map(|g| rows_of(g, s)).collect(),
                 padded_rows: u64::from(input.rows()),
                 execution: Execution::Eager,
@@ -168,7 +169,7 @@ impl Operator {
                 mode: self.mode.into(),
                 dispatch_policy: "toy/1".into(),
                 scheduler: Fact::Known(Scheduler {
-                    rule: "toy/1".into(),
+                    rule: engine::scheduler::SCHEDULER.into(),
                     max_rows: 8,
                     slots: 2,
                     pages: 2,
@@ -189,6 +190,13 @@ impl Operator {
             link: Link { origin: "toy".into(), sequence: 0, previous: None, key_id: digest },
         }
     }
+}
+
+/// All requests come before the first step, and all find room.
+fn arrivals(requests: &[Request]) -> Vec<Event> {
+    let numbers = || 0..requests.len() as u32;
+    let arrive = numbers().map(|request| Event::Arrive { request, priority: 0, client: 0 });
+    arrive.chain(numbers().map(|request| Event::Admit { request, cached: vec![] })).collect()
 }
 
 fn rows_of(g: &Group, step: usize) -> Rows {
@@ -222,11 +230,12 @@ impl Served {
     pub fn audit_with(&self, toy: &Toy, opened: Opened, options: &Options) -> RecordResult {
         let input = Input {
             seq: 0,
+            parts: std::slice::from_ref(&self.record),
             record: &self.record,
             opened,
             set_aside: vec![],
             receipts: vec![],
-            continued: &[],
+            scheduling: Follower::default().record(Some(&self.record)),
             identity: vec![IdentityField {
                 field: "model".into(),
                 declared: "toy".into(),

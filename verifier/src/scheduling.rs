@@ -41,21 +41,30 @@ struct Session {
 }
 
 impl Follower {
-    /// Judges the next record of the log; it must be one that [`Record::check`] accepts. `max_positions` is the model's.
-    pub fn record(&mut self, record: &Record, max_positions: u32) -> Outcome {
+    /// Judges the next record of the log; none for one that could not be read.
+    pub fn record(&mut self, record: Option<&Record>) -> Outcome {
         let session = self.session.take();
+        let Some(record) = record.filter(|r| r.check_structure().is_ok()) else {
+            return Outcome::new(Verdict::Inconclusive, "not followed: the record cannot be relied on");
+        };
         let Fact::Known(stated) = &record.stack.scheduler else {
             return Outcome::new(Verdict::Inconclusive, "the scheduling rule is not stated");
         };
         if stated.rule != SCHEDULER {
-            return Outcome::new(Verdict::Unverifiable, format!("the scheduling rule {} is not known here", stated.rule));
+            return Outcome::new(
+                Verdict::Unverifiable,
+                format!("the scheduling rule {} is not known here", stated.rule),
+            );
         }
         let first = record.steps.first().map_or(0, |s| s.index);
         let session = match session {
-            _ if first == 0 => Session::new(stated, max_positions),
-            Some(session) if session.next_step == first && session.stated == *stated => Ok(session),
+            _ if first == 0 && !record.steps.is_empty() => Session::new(stated),
+            Some(session) if record.steps.is_empty() || (session.next_step == first && session.stated == *stated) => {
+                Ok(session)
+            }
             _ => {
-                let detail = format!("the session's steps before {first} are not at hand, or its rule changed on the way");
+                let detail =
+                    format!("the session's steps before {first} are not at hand, or its rule changed on the way");
                 return Outcome::new(Verdict::Inconclusive, detail);
             }
         };
@@ -77,13 +86,13 @@ impl Follower {
 }
 
 impl Session {
-    fn new(stated: &rec::Scheduler, max_positions: u32) -> Result<Self, String> {
+    fn new(stated: &rec::Scheduler) -> Result<Self, String> {
         // A table of what no machine holds is not built.
         const MOST: u32 = 1 << 20;
         if stated.pages > MOST || stated.slots > MOST {
             return Err(format!("{} pages and {} slots are more than any engine here has", stated.pages, stated.slots));
         }
-        let kv = KvTables::new(stated.pages, stated.slots, max_positions);
+        let kv = KvTables::new(stated.pages, stated.slots, u32::MAX);
         let settings = Settings {
             max_rows: stated.max_rows,
             chunk: stated.chunk,
@@ -119,7 +128,8 @@ impl Session {
         }
         let decision = self.scheduler.next(&mut self.kv).map_err(|e| e.to_string())?;
         let decision = decision.ok_or("the rule makes no step here: no request is left")?;
-        let logged: Vec<Event> = step.schedule.events.iter().map(|e| self.event(record, e)).collect::<Result<_, _>>()?;
+        let logged: Vec<Event> =
+            step.schedule.events.iter().map(|e| self.event(record, e)).collect::<Result<_, _>>()?;
         if let Some(at) = differs(&logged, &decision.events) {
             let (a, b) = (logged.get(at), decision.events.get(at));
             return Err(format!("the log says {}, the rule {}", self.words(a), self.words(b)));
@@ -160,7 +170,9 @@ impl Session {
         let id = record.requests.get(event.request() as usize).map(|r| r.id.as_str()).unwrap_or_default();
         let request = self.key(id)?;
         Ok(match event {
-            rec::Event::Arrive { priority, client, .. } => Event::Arrive { request, priority: *priority, client: *client },
+            rec::Event::Arrive { priority, client, .. } => {
+                Event::Arrive { request, priority: *priority, client: *client }
+            }
             rec::Event::Cancel { .. } => Event::Cancel { request },
             rec::Event::Admit { cached, .. } => {
                 let part = |c: &rec::CachedPages| {
@@ -200,6 +212,12 @@ impl Session {
             Event::Resume { .. } => format!("{name} is resumed"),
         }
     }
+}
+
+/// What the outcomes of records that are audited as one come to: the worst.
+pub fn worst(outcomes: impl IntoIterator<Item = Outcome>) -> Outcome {
+    let nothing = || Outcome::new(Verdict::Inconclusive, "there is no schedule");
+    outcomes.into_iter().max_by_key(|o| o.verdict).unwrap_or_else(nothing)
 }
 
 /// The first place where two lists differ.
