@@ -188,7 +188,8 @@ pub fn dispatch(mode: Mode, config: &Config, shape: Shape) -> Dispatch {
         o_proj: slices(rows, p.hidden, p.attn),
         gate_up: slices(rows, 2 * p.ffn, p.hidden),
         down: slices(rows, p.hidden, p.ffn),
-        lm_head: slices(row_class(shape.logits_rows), p.vocab, p.hidden),
+        // A step without logits does not run the head.
+        lm_head: if shape.logits_rows == 0 { 1 } else { slices(row_class(shape.logits_rows), p.vocab, p.hidden) },
         kv_splits: KV_RANGES[rows].min(shape.max_kv.div_ceil(MIN_KV_RANGE)).max(1),
     }
 }
@@ -231,6 +232,8 @@ mod tests {
             assert_eq!(of(a), of(b));
         }
         assert_eq!(of(33), Dispatch::UNSPLIT);
+        let inner = Shape { logits_rows: 0, ..shape(1) };
+        assert_eq!(dispatch(Mode::Throughput, &config, inner).lm_head, 1);
         let one = Dispatch { qkv: 12, o_proj: 12, gate_up: 12, down: 16, lm_head: 12, kv_splits: 4 };
         assert_eq!(of(1), one);
     }

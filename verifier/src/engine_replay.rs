@@ -287,7 +287,7 @@ impl EngineRun {
     fn begin(&mut self, prefix: &Prefix) -> Result<(), ReplayError> {
         let slot = self.slot(prefix.request)?;
         self.engine.truncate(slot, 0).map_err(failed)?;
-        let mut page = 0;
+        let mut page = 0_u32;
         for part in &prefix.parts {
             let end = page.saturating_add(part.pages);
             let known = self.kept.get(&part.kept).and_then(|pages| pages.get(page as usize..end as usize));

@@ -8,6 +8,7 @@ use crate::error::Error;
 use crate::result::{IdentityField, Unverified};
 use engine::journal;
 use engine::runtime::Engine;
+use engine::scheduler::Settings;
 use record::inference::{DeviceKind, Parallelism, Record, Stack};
 use record::{Digest, Fact};
 use serde::Serialize;
@@ -20,8 +21,10 @@ pub const KERNEL_NAMES: &str = "kernel names";
 /// # Errors
 /// [`Error`] when a declaration has no canonical form, or the engine cannot state its own identity.
 pub fn compare(record: &Record, engine: &Engine) -> Result<Vec<IdentityField>, Error> {
-    let ours =
-        journal::Identity::of(engine).map_err(|e| crate::replay::ReplayError::Failed { reason: e.to_string() })?;
+    // The auditor schedules nothing; what the record states of its scheduler is judged apart.
+    let settings = Settings::plain(engine.limits().max_rows);
+    let ours = journal::Identity::of(engine, settings)
+        .map_err(|e| crate::replay::ReplayError::Failed { reason: e.to_string() })?;
     let (m, n) = (&record.model, &ours.model);
     let mut fields = vec![
         plain("model architecture", &m.architecture, &n.architecture),

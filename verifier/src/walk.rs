@@ -187,7 +187,8 @@ impl Context<'_> {
     /// [`Error`] when the replay fails.
     pub fn replay(&self, run: &mut dyn Run, item: &Item, splits: &Splits, taps: bool) -> Result<Vec<Row>, Error> {
         let rows = run.step(&item.input, splits, taps)?;
-        if rows.len() != item.rows.len() {
+        // A pass without rows of the record only fills the cache.
+        if !item.rows.is_empty() && rows.len() != item.rows.len() {
             let reason = format!("{} rows came back of {}", rows.len(), item.rows.len());
             return Err(ReplayError::Failed { reason }.into());
         }
