@@ -21,7 +21,7 @@ use verifier::engine_replay::AtHand;
 use verifier::log::{LogInput, audit};
 use verifier::result::{AuditResult, ClaimKind, Subject};
 
-const LIMITS: Limits = Limits { slots: 3, pages: 9, max_rows: 64 };
+const LIMITS: Limits = Limits { slots: 3, pages: 6, max_rows: 64 };
 const SETTINGS: Settings = Settings { max_rows: 64, chunk: Some(24), prefix_cache: true, swap_pages: 3 };
 
 fn key() -> PrivateKey {

@@ -10,7 +10,6 @@ use engine::batch::{BatchOptions, Request, generate};
 use engine::device::EmulatedDevice;
 use engine::journal::NUMERICS_REVISION;
 use engine::runtime::Limits;
-use engine::sampler::Sampling;
 use engine::step::Observe;
 use engine::{Engine, Mode, Model};
 use serde::Serialize;
