@@ -19,6 +19,9 @@ pub struct Request {
     pub sampling: Sampling,
     /// Ids that end generation.
     pub stop: Vec<u32>,
+    /// Texts that end generation: with the first token after which the text of all new tokens has one of them. In records, hence in
+    /// normal form C.
+    pub stop_strings: Vec<String>,
     /// Larger goes first; 0 is usual.
     pub priority: i32,
     /// Whose request it is: clients of one priority get equal shares.
@@ -28,7 +31,15 @@ pub struct Request {
 impl Request {
     /// A greedy request of ordinary priority without stop ids.
     pub fn new(prompt: Vec<u32>, max_new_tokens: u32) -> Self {
-        Self { prompt, max_new_tokens, sampling: Sampling::Greedy, stop: Vec::new(), priority: 0, client: 0 }
+        Self {
+            prompt,
+            max_new_tokens,
+            sampling: Sampling::Greedy,
+            stop: Vec::new(),
+            stop_strings: Vec::new(),
+            priority: 0,
+            client: 0,
+        }
     }
 
     /// Its tokens are chosen from whole rows of logits, not from the top two.
@@ -40,7 +51,7 @@ impl Request {
 /// Why a request ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Finish {
-    /// A stop id was chosen.
+    /// A stop id was chosen, or the text came to a stop string.
     Stop,
     /// `max_new_tokens` were chosen.
     Length,

@@ -168,7 +168,9 @@ impl<'e> Session<'e> {
         let choice = choose(key, &job.request.sampling, row, position)?;
         let token = operator.emit(key, position, choice);
         job.output.push(token);
-        let finish = if job.request.stop.contains(&token) {
+        let tokenizer = &self.engine.model().tokenizer;
+        let stops = job.request.stop.contains(&token) || tokenizer.text_has(&job.output, &job.request.stop_strings)?;
+        let finish = if stops {
             Some(Finish::Stop)
         } else if job.output.len() == job.request.max_new_tokens as usize {
             Some(Finish::Length)

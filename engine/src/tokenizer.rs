@@ -62,6 +62,19 @@ impl Tokenizer {
         self.inner.decode(ids, true).map_err(|e| refused(e.to_string()))
     }
 
+    /// True if the text of `ids`, special tokens left out, has one of `strings` in it: what ends a request with stop strings. Bytes that are no
+    /// character (yet) count as U+FFFD.
+    ///
+    /// # Errors
+    /// [`Error::Tokenizer`].
+    pub fn text_has(&self, ids: &[u32], strings: &[String]) -> Result<bool> {
+        if strings.is_empty() {
+            return Ok(false);
+        }
+        let text = self.decode(ids)?;
+        Ok(strings.iter().any(|s| text.contains(s.as_str())))
+    }
+
     /// The piece of vocabulary behind an id, as stored (`Ġthe`, `▁a`, `<s>`).
     pub fn piece(&self, id: u32) -> Option<String> {
         self.inner.id_to_token(id)

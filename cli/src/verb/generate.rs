@@ -98,7 +98,7 @@ pub struct Args {
     format: Format,
 }
 
-fn parse_mode(name: &str) -> Result<Mode, String> {
+pub(super) fn parse_mode(name: &str) -> Result<Mode, String> {
     let known = || Mode::ALL.map(Mode::name).join(" or ");
     Mode::ALL.into_iter().find(|m| m.name() == name).ok_or_else(|| format!("a mode is {}", known()))
 }
@@ -221,7 +221,7 @@ fn prompts(args: &Args) -> anyhow::Result<Vec<Prompt>> {
     Ok(prompts)
 }
 
-fn open_log(dir: &std::path::Path, key: PrivateKey) -> anyhow::Result<Log> {
+pub(super) fn open_log(dir: &std::path::Path, key: PrivateKey) -> anyhow::Result<Log> {
     source::log_folder(dir)?;
     let (log, recovery) = Log::open(dir, key).with_context(|| format!("opening the log in {}", dir.display()))?;
     if recovery.adopted > 0 {

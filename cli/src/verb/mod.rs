@@ -10,6 +10,7 @@ mod log;
 mod model;
 mod mufu;
 mod report;
+mod serve;
 
 use crate::demo;
 use crate::output::{EXIT_CODES, Outcome};
@@ -43,6 +44,8 @@ pub enum Verb {
     Mufu(mufu::Args),
     /// Check a signed report, or draw its page again from the signed bytes
     Report(report::Args),
+    /// Serve a model to OpenAI clients, and log every step
+    Serve(Box<serve::Args>),
 }
 
 impl Verb {
@@ -61,6 +64,7 @@ impl Verb {
             Verb::Model(args) => model::run(args),
             Verb::Mufu(args) => mufu::run(args),
             Verb::Report(args) => report::run(args),
+            Verb::Serve(args) => serve::run(*args),
         }
     }
 }

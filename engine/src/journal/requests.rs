@@ -41,6 +41,7 @@ pub fn decode(request: &batch::Request, seed_derivation: &str) -> rec::Decode {
     stop.sort_unstable();
     stop.dedup();
     let mut decode = rec::Decode::greedy(request.max_new_tokens, stop);
+    decode.stop_strings.clone_from(&request.stop_strings);
     decode.tie_rule = TIE_RULE.into();
     decode.sampler = request.sampling.algorithm().into();
     if let Sampling::Seeded(s) = request.sampling {
@@ -104,9 +105,6 @@ pub fn sampling(decode: &rec::Decode) -> Result<Sampling> {
     if let Some(grammar) = decode.grammar {
         return unknown("grammar", grammar.to_string());
     }
-    if !decode.stop_strings.is_empty() {
-        return unknown("stop_strings", format!("{:?}", decode.stop_strings));
-    }
     if decode.tie_rule != TIE_RULE {
         return unknown("tie_rule", decode.tie_rule.clone());
     }
@@ -155,11 +153,10 @@ mod tests {
     #[test]
     fn what_is_not_computed_is_named() {
         type Edit = fn(&mut rec::Decode);
-        let cases: [(&str, Edit); 9] = [
+        let cases: [(&str, Edit); 8] = [
             ("min_p", |d| d.min_p = F32Bits::new(0.1)),
             ("repetition_penalty", |d| d.repetition_penalty = F32Bits::new(1.1)),
             ("logit_bias", |d| d.logit_bias = vec![(1, F32Bits::new(1.0))]),
-            ("stop_strings", |d| d.stop_strings = vec!["x".into()]),
             ("tie_rule", |d| d.tie_rule = "highest-id".into()),
             ("counter", |d| d.counter = "row/1".into()),
             ("seed", |d| d.seed = None),

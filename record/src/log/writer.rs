@@ -244,6 +244,22 @@ impl Log {
         level: Level,
         issued_unix_us: u64,
     ) -> Result<Vec<Vec<u8>>, Error> {
+        let all: Vec<u32> = (0..).zip(&record.requests).map(|(request, _)| request).collect();
+        self.issue_receipts_for(ack, record, &all, level, issued_unix_us)
+    }
+
+    /// As [`Log::issue_receipts`], for the requests with these indices only: those that go on in a later record get theirs there.
+    ///
+    /// # Errors
+    /// Those, and [`Error::Receipt`] for an index that the record does not have.
+    pub fn issue_receipts_for(
+        &self,
+        ack: &Ack,
+        record: &Record,
+        requests: &[u32],
+        level: Level,
+        issued_unix_us: u64,
+    ) -> Result<Vec<Vec<u8>>, Error> {
         if record.digest()? != ack.record || record.link.sequence != ack.index || ack.index >= self.size() {
             return Err(Error::WrongLink);
         }
@@ -253,7 +269,7 @@ impl Log {
             durable::replace(&path, &bytes).map_err(Error::io(&path))?;
             Ok(bytes)
         };
-        (0..).zip(&record.requests).map(|(request, _)| issue(request)).collect()
+        requests.iter().map(|request| issue(*request)).collect()
     }
 
     fn write_line(&mut self, line: &[u8]) -> Result<(), Error> {
