@@ -17,7 +17,7 @@ use crate::result::{
 use crate::tokens::{self, TokenCheck};
 use crate::verdict::{Verdict, fold};
 use crate::walk::{Context, Search, Walk, suppositions};
-use crate::{headline, identity, logprobs, scheduling, tables};
+use crate::{headline, identity, logprobs, scheduling, stops, tables};
 use record::{Digest, Record};
 
 /// How a record is audited.
@@ -80,6 +80,11 @@ pub fn audit(input: &Input<'_>, options: &Options, progress: &dyn Fn(usize, usiz
         && let Some(why) = input.replayer.and_then(|replayer| checks::impossible(record, replayer))
     {
         consistency.refuse(ClaimKind::Schedule, why);
+    }
+    if consistency.replayable
+        && let Some(claim) = stops::check(record, input.replayer)
+    {
+        consistency.narrow(claim);
     }
     claims.extend(consistency.claims);
     let scheduling::Outcome { verdict, detail } = &input.scheduling;

@@ -20,6 +20,13 @@ pub struct Consistency {
 }
 
 impl Consistency {
+    /// Replaces a claim that holds by a closer look at the same.
+    pub fn narrow(&mut self, closer: ClaimResult) {
+        if let Some(claim) = self.claims.iter_mut().find(|c| c.claim == closer.claim && c.verdict == Verdict::Match) {
+            *claim = closer;
+        }
+    }
+
     /// Turns a claim into a refusal: what it claims cannot be, so there is nothing to replay.
     pub fn refuse(&mut self, claim: ClaimKind, why: String) {
         self.claims.retain(|c| c.claim != claim);

@@ -246,6 +246,10 @@ impl Replayer for EngineReplayer {
         engine::sampler::log_probability(logits, next(position), token).map_err(failed)
     }
 
+    fn text_has(&self, ids: &[u32], strings: &[String]) -> Result<bool, ReplayError> {
+        self.model.tokenizer.text_has(ids, strings).map_err(failed)
+    }
+
     fn weights(&self, point: Point, index: u32, token: u32) -> Option<WeightRow> {
         let (tensor, row, column) = self.tensor(point, index, token)?;
         let place = self.places.iter().find(|p| p.name == tensor)?;

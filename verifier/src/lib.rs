@@ -35,6 +35,7 @@ pub mod replay;
 pub mod report;
 pub mod result;
 pub mod scheduling;
+pub mod stops;
 pub mod tables;
 pub mod tokens;
 pub mod verdict;

@@ -384,6 +384,12 @@ pub trait Replayer {
     /// [`ReplayError::Failed`] for logits or a token that have none.
     fn logprob(&self, logits: &[u32], position: u32, token: u32) -> Result<u32, ReplayError>;
 
+    /// True if the text of token ids has one of `strings` in it.
+    ///
+    /// # Errors
+    /// [`ReplayError::Failed`] if the ids have no text.
+    fn text_has(&self, ids: &[u32], strings: &[String]) -> Result<bool, ReplayError>;
+
     /// The weights that output element `index` of an operation is computed from, in a row whose input token is `token`; none if
     /// it has no weights of its own. [`Op::V`] means the part of the qkv product that is stored as V, [`Op::MlpResidual`] the down product.
     fn weights(&self, point: Point, index: u32, token: u32) -> Option<WeightRow>;

@@ -260,6 +260,11 @@ impl Replayer for Toy {
         Ok(mix(&words) as u32)
     }
 
+    fn text_has(&self, ids: &[u32], strings: &[String]) -> Result<bool, ReplayError> {
+        let text: String = ids.iter().map(|id| letter(*id)).collect();
+        Ok(strings.iter().any(|s| text.contains(s.as_str())))
+    }
+
     fn weights(&self, point: Point, index: u32, token: u32) -> Option<WeightRow> {
         let honest = ToyRun { machine: Machine::declared("sm_90"), cache: BTreeMap::new() };
         let row = |tensor: String, row: u32| {
@@ -288,4 +293,9 @@ impl Replayer for Toy {
         let of = |t: u32| (0..WIDTH).map(|c| honest.weight("embed", t as usize, c)).collect::<Vec<_>>();
         (0..VOCAB as u32).filter(|t| of(*t) == bits).collect()
     }
+}
+
+/// How an id reads.
+pub fn letter(id: u32) -> char {
+    char::from_u32(u32::from('a') + id).unwrap_or('?')
 }
