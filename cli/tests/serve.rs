@@ -142,6 +142,49 @@ fn a_signal_drains_and_the_log_of_sequential_calls_audits_as_match() {
 }
 
 #[test]
+fn a_burst_of_streams_that_come_and_leave_audits_as_match() {
+    let bench = Bench::new("example.org/b");
+    let served = Served::of(&bench, &["--chunk", "16", "--prefix-cache", "--swap-pages", "8", "--pages", "20"]);
+    let streams: Vec<_> = (0..14u64)
+        .map(|i| {
+            let client = served.client.clone();
+            std::thread::spawn(move || {
+                let prompt = "And God said, Let there be light: and there was light. ".repeat(1 + (i % 3) as usize);
+                let stop = if i % 3 == 0 { r#"["the ", "LORD"]"# } else { "null" };
+                let ask = format!(
+                    r#"{{"prompt":"{prompt}","max_tokens":{},"temperature":{},"stop":{stop},"logprobs":{},"stream":true}}"#,
+                    3 + i % 7,
+                    i % 2,
+                    if i % 4 == 0 { "1" } else { "null" }
+                );
+                let mut stream = client.send("POST", "/v1/completions", ask.as_bytes());
+                if i % 5 == 3 {
+                    std::thread::sleep(Duration::from_millis(30 * i));
+                    return None;
+                }
+                let answer = read(&mut stream);
+                assert_eq!(answer.status, 200, "{}", answer.body);
+                end_of(&answer.events())
+            })
+        })
+        .collect();
+    let ends: Vec<Value> = streams.into_iter().filter_map(|s| s.join().unwrap()).collect();
+    assert_eq!(ends.len(), 11);
+    served.signal("-TERM");
+    assert_eq!(served.end(), 0);
+    // Each client's receipt is one that the log keeps, and all that was computed is what the log says.
+    let mut receipts = Vec::new();
+    for (number, end) in ends.iter().enumerate() {
+        let path = bench.path(&format!("{number}.receipt"));
+        std::fs::write(&path, end["lastbit"]["choices"][0]["receipt"].as_str().unwrap()).unwrap();
+        receipts.extend(["--receipt".to_owned(), path]);
+    }
+    let receipts: Vec<&str> = receipts.iter().map(String::as_str).collect();
+    let report = bench.audit(0, &receipts);
+    assert_eq!(report["verdict"], "MATCH", "{report}");
+}
+
+#[test]
 fn settings_are_checked_before_anything_is_served() {
     let bench = Bench::new("example.org/s");
     let (log, key) = (bench.path("log"), bench.path("operator"));

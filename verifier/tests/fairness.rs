@@ -308,6 +308,9 @@ impl Replayer for Failing {
     fn logprob(&self, logits: &[u32], position: u32, token: u32) -> Result<u32, ReplayError> {
         self.toy.logprob(logits, position, token)
     }
+    fn text_has(&self, ids: &[u32], strings: &[String]) -> Result<bool, ReplayError> {
+        self.toy.text_has(ids, strings)
+    }
     fn weights(&self, point: verifier::ops::Point, index: u32, token: u32) -> Option<WeightRow> {
         self.toy.weights(point, index, token)
     }

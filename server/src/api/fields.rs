@@ -7,8 +7,11 @@ use super::error::ApiError;
 /// Members that change nothing about an answer, and are let pass.
 const IDLE: [&str; 5] = ["user", "safety_identifier", "metadata", "prompt_cache_key", "service_tier"];
 
+/// Does a member's value switch it off?
+type IsOff = fn(&Value) -> bool;
+
 /// Members that other services know and this one does not compute. They may be there with a value that switches them off.
-const OFF: [(&str, fn(&Value) -> bool); 24] = [
+const OFF: [(&str, IsOff); 24] = [
     ("presence_penalty", is_zero),
     ("frequency_penalty", is_zero),
     ("repetition_penalty", is_one),
@@ -23,16 +26,16 @@ const OFF: [(&str, fn(&Value) -> bool); 24] = [
     ("function_call", is_none_word),
     ("response_format", is_text),
     ("modalities", is_text_only),
-    ("audio", is_null),
-    ("prediction", is_null),
-    ("reasoning_effort", is_null),
-    ("verbosity", is_null),
-    ("web_search_options", is_null),
+    ("audio", never),
+    ("prediction", never),
+    ("reasoning_effort", never),
+    ("verbosity", never),
+    ("web_search_options", never),
     ("store", is_false),
     ("use_beam_search", is_false),
-    ("guided_json", is_null),
-    ("guided_regex", is_null),
-    ("guided_grammar", is_null),
+    ("guided_json", never),
+    ("guided_regex", never),
+    ("guided_grammar", never),
 ];
 
 /// A request's members.
@@ -112,8 +115,8 @@ impl Fields {
     }
 }
 
-fn is_null(_: &Value) -> bool {
-    // Null never comes here.
+/// Only null does, and that is not looked at.
+fn never(_: &Value) -> bool {
     false
 }
 

@@ -13,7 +13,7 @@ use super::{Client, Service};
 use crate::worker::Place;
 
 /// How many are remembered.
-const MOST: usize = 16_384;
+const MOST: usize = 4096;
 
 /// Receipts by the request's id in records.
 #[derive(Default)]

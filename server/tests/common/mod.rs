@@ -104,7 +104,7 @@ impl Bench {
 
     /// Every record of the log, after its signatures and chain were verified, and that it keeps these receipts.
     pub fn records(&self, receipts: &[Receipt]) -> Vec<Record> {
-        let directory = Directory::new(&self.log_path());
+        let directory = Directory::new(self.log_path());
         let expect = Expect { origin: Some(ORIGIN), checkpoint: None, receipts };
         let log: VerifiedLog<'_> = verify(&directory, &self.key.public(), &expect).unwrap();
         assert_eq!(log.unacknowledged(), 0);
