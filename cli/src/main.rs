@@ -8,8 +8,10 @@
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
 mod argument;
+mod chat;
 mod demo;
 mod inspect;
+mod models;
 mod operate;
 mod output;
 mod source;

@@ -11,6 +11,7 @@ use engine::device::EmulatedDevice;
 use record::{PrivateKey, PublicKey};
 
 use crate::argument;
+use crate::models;
 
 /// Most bytes of a file of prompts.
 pub const MAX_PROMPTS: u64 = 1 << 24;
@@ -63,12 +64,12 @@ impl Default for Emulation {
     }
 }
 
-/// The model of a folder, or the one inside this binary.
-pub fn model(folder: Option<&Path>) -> anyhow::Result<Model> {
-    match folder {
-        Some(folder) => Model::load(folder).with_context(|| format!("loading the model in {}", folder.display())),
-        None => Ok(engine::model::embedded()?),
-    }
+/// The model of a folder, of a GGUF file, or of this name in the models folder; without any the one inside this binary.
+pub fn model(place: Option<&Path>) -> anyhow::Result<Model> {
+    let Some(place) = place else { return Ok(engine::model::embedded()?) };
+    let pulled = if place.exists() { None } else { models::named(place) };
+    let place = pulled.as_deref().unwrap_or(place);
+    Model::load(place).with_context(|| format!("loading the model in {}", place.display()))
 }
 
 /// A private key file.

@@ -60,9 +60,9 @@ pub enum Error {
         /// What is supported.
         why: &'static str,
     },
-    /// The weight file is damaged or is no safetensors file.
+    /// A weight file is damaged, or not of the format it claims.
     #[error("{file}: {detail}; fetch the file again and compare its SHA-256")]
-    Safetensors {
+    WeightFile {
         /// The file's name.
         file: String,
         /// What the reader said.
@@ -93,7 +93,9 @@ pub enum Error {
         expected: Vec<usize>,
     },
     /// A tensor in a number format that is not loaded.
-    #[error("tensor `{name}` is stored as {dtype}; bf16, f16 and f32 are loaded")]
+    #[error(
+        "tensor `{name}` is stored as {dtype}; loaded are bf16, f16 and f32, and from GGUF files also Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q4_K, Q5_K and Q6_K"
+    )]
     TensorType {
         /// Its name.
         name: String,
@@ -109,6 +111,26 @@ pub enum Error {
         index: usize,
         /// The value's bits, widened to f32.
         bits: u32,
+    },
+    /// A file's bytes are not those that were hashed before: somebody wrote to it while it was being loaded.
+    #[error("{file} changed while it was being loaded; load it again when nobody writes to it")]
+    FileChanged {
+        /// The file's name.
+        file: String,
+    },
+    /// A path holds no model in a form that is loaded.
+    #[error("{path}: {detail}")]
+    NoModel {
+        /// The path.
+        path: PathBuf,
+        /// What is there, and what is loaded.
+        detail: String,
+    },
+    /// A chat template was refused or failed.
+    #[error("chat template: {detail}")]
+    ChatTemplate {
+        /// What it said, or which limit it broke.
+        detail: String,
     },
     /// tokenizer.json was refused, or text could not be encoded or decoded.
     #[error("tokenizer: {detail}")]

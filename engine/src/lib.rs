@@ -4,9 +4,11 @@
 //! [`kernels`] builds, so an emulated and a real GPU run the same bytes.
 
 pub mod batch;
+pub mod chat;
 pub mod config;
 pub mod device;
 pub mod error;
+pub mod gguf;
 pub mod journal;
 pub mod kernels;
 pub mod kv;

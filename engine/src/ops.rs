@@ -11,11 +11,11 @@ pub enum Op {
     Embed,
     /// RMSNorm before attention.
     AttnNorm,
-    /// Fused q, k, v projection: q heads, k heads, v heads.
+    /// Fused q, k, v projection, with its bias where the family has one: q heads, k heads, v heads.
     Qkv,
-    /// q after the rotary embedding.
+    /// q after its norm, where the family has one, and the rotary embedding.
     RopeQ,
-    /// k after the rotary embedding, as stored in the cache.
+    /// k after its norm, where the family has one, and the rotary embedding, as stored in the cache.
     K,
     /// v, as stored in the cache.
     V,

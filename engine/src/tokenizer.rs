@@ -41,6 +41,15 @@ impl Tokenizer {
         Ok(encoding.get_ids().to_vec())
     }
 
+    /// Ids of text that holds its special tokens already, as a rendered chat template does.
+    ///
+    /// # Errors
+    /// [`Error::Tokenizer`].
+    pub fn encode_rendered(&self, text: &str) -> Result<Vec<u32>> {
+        let encoding = self.inner.encode(text, false).map_err(|e| refused(e.to_string()))?;
+        Ok(encoding.get_ids().to_vec())
+    }
+
     /// The special ids that [`Tokenizer::encode`] puts before a text.
     ///
     /// # Errors
@@ -85,7 +94,10 @@ impl Tokenizer {
         let settings: serde_json::Value = serde_json::from_slice(settings)
             .map_err(|e| Error::Json { file: "tokenizer_config.json".into(), detail: e.to_string() })?;
         let Some(wanted) = settings["add_bos_token"].as_bool() else { return Ok(()) };
-        let adds = config.bos.is_some() && self.encode("a")?.first() == config.bos.as_ref();
+        // The settings name the token; some models' config.json states another one that is never used.
+        let named = settings["bos_token"].as_str().or_else(|| settings["bos_token"]["content"].as_str());
+        let bos = named.and_then(|text| self.inner.token_to_id(text)).or(config.bos);
+        let adds = bos.is_some() && self.encode("a")?.first() == bos.as_ref();
         if adds == wanted {
             return Ok(());
         }

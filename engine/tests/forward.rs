@@ -3,7 +3,7 @@
 mod common;
 
 use common::reference::Reference;
-use common::{Golden, engine, group, kjv, prefill, stories, wide, wide32};
+use common::{Golden, TINY, TinyGolden, engine, group, kjv, prefill, stories, tiny, wide, wide32};
 use engine::ops::Op;
 use engine::step::{Logits, Observe, StepOutput, TapBits};
 use engine::{Dispatch, Mode, Model};
@@ -32,7 +32,10 @@ fn close_to(got: &[f64], want: &[f64], sizes: &[f64], ulps: f64, what: &str) {
 }
 
 fn each_operation(model: &Model, out: &StepOutput, tokens: &[u32]) {
-    let r = Reference::new(model);
+    each_operation_of(&Reference::new(model), out, tokens);
+}
+
+fn each_operation_of(r: &Reference, out: &StepOutput, tokens: &[u32]) {
     let x = tap(out, None, Op::Embed);
     assert_eq!(x, r.embed(tokens), "embed");
     let mut x = x;
@@ -41,10 +44,26 @@ fn each_operation(model: &Model, out: &StepOutput, tokens: &[u32]) {
         let t = |op| tap(out, layer, op);
         let at = |op: Op| format!("layers.{l}.{op}");
         close(&t(Op::AttnNorm), &r.norm(&x, &w.attn_norm), 2.0, &at(Op::AttnNorm));
-        close(&t(Op::Qkv), &w.qkv.apply(&t(Op::AttnNorm)), 1.0, &at(Op::Qkv));
-        let [q, k, v] = r.split_and_rotate(&t(Op::Qkv));
-        close(&t(Op::RopeQ), &q, 1.0, &at(Op::RopeQ));
-        close(&t(Op::K), &k, 1.0, &at(Op::K));
+        // Rounded before a bias is added, and after.
+        let product = w.qkv.apply(&t(Op::AttnNorm));
+        let want = r.project(w, &t(Op::AttnNorm));
+        let typical = (product.iter().map(|v| v * v).sum::<f64>() / product.len() as f64).sqrt();
+        let biased = w.qkv_bias.iter().any(|b| *b != 0.0);
+        let before = |p: &f64| if biased { p.abs() } else { 0.0 };
+        let sizes: Vec<f64> = want.iter().zip(&product).map(|(y, p)| y.abs() + before(p) + 0.05 * typical).collect();
+        close_to(&t(Op::Qkv), &want, &sizes, 1.0, &at(Op::Qkv));
+        let [q, k, v] = r.split_and_rotate(w, &t(Op::Qkv));
+        match &w.head_norms {
+            None => {
+                close(&t(Op::RopeQ), &q, 1.0, &at(Op::RopeQ));
+                close(&t(Op::K), &k, 1.0, &at(Op::K));
+            }
+            // The norm rounds twice before the rotation does, and errors of both of a pair reach either.
+            Some(_) => {
+                close_to(&t(Op::RopeQ), &q, &r.pair_sizes(&q), 3.0, &at(Op::RopeQ));
+                close_to(&t(Op::K), &k, &r.pair_sizes(&k), 3.0, &at(Op::K));
+            }
+        }
         assert_eq!(t(Op::V), v, "{}", at(Op::V));
         // P and the result are rounded to bf16; the error of P is of the size of the sum of all |P v|.
         let attend = |v: &[f64]| r.attention(&t(Op::RopeQ), &t(Op::K), v);
@@ -66,7 +85,11 @@ fn each_operation(model: &Model, out: &StepOutput, tokens: &[u32]) {
 }
 
 fn whole_pass(model: &Model, out: &StepOutput, tokens: &[u32]) {
-    let want = Reference::new(model).forward(tokens);
+    whole_pass_of(&Reference::new(model), out, tokens);
+}
+
+fn whole_pass_of(r: &Reference, out: &StepOutput, tokens: &[u32]) {
+    let want = r.forward(tokens);
     let got = tap(out, None, Op::LmHead);
     let spread = (want.iter().map(|v| v * v).sum::<f64>() / want.len() as f64).sqrt();
     let error = (got.iter().zip(&want).map(|(a, b)| (a - b) * (a - b)).sum::<f64>() / want.len() as f64).sqrt();
@@ -93,6 +116,25 @@ fn stories_agrees_with_plain_loops() {
     let out = prefill(&mut engine(&model, Mode::Invariant), &tokens, Observe::ACTIVATIONS);
     each_operation(&model, &out, &tokens);
     whole_pass(&model, &out, &tokens);
+}
+
+/// Biases, norms of heads, scaled frequencies and widths that are no multiples of a tile; whole and split.
+#[test]
+fn every_family_agrees_with_plain_loops() {
+    for name in TINY {
+        let (model, golden) = (tiny(name), TinyGolden::of(name));
+        let mut reference = Reference::new(&model);
+        reference.frequencies = golden.inv_freq.iter().map(|f| f64::from(*f)).collect();
+        let tokens = &golden.ids[0];
+        let out = prefill(&mut engine(&model, Mode::Invariant), tokens, Observe::ACTIVATIONS);
+        each_operation_of(&reference, &out, tokens);
+        whole_pass_of(&reference, &out, tokens);
+        let mut engine = engine(&model, Mode::Throughput);
+        let slot = engine.open().unwrap();
+        let mut plan = engine.plan(vec![group(slot, 0, tokens, Logits::All)], Observe::ACTIVATIONS);
+        plan.dispatch = Dispatch { qkv: 3, o_proj: 2, gate_up: 2, down: 5, lm_head: 4, kv_splits: 2 };
+        each_operation_of(&reference, &engine.step(&plan).unwrap(), tokens);
+    }
 }
 
 /// Splits, also ragged ones with empty slices, change roundings but not what is computed.

@@ -66,7 +66,7 @@ fn weights_that_do_not_fit_the_configuration_are_refused() {
 
     let mut files = embedded_files();
     files.bytes_mut("model.safetensors").unwrap().truncate(1_000_000);
-    assert!(matches!(Model::from_files("cut", &files), Err(Error::Safetensors { .. })));
+    assert!(matches!(Model::from_files("cut", &files), Err(Error::WeightFile { .. })));
     let config = embedded_files().required("config.json").unwrap().to_vec();
     let mut alone = ModelFiles::from_bytes([("config.json", config)]);
     assert!(matches!(Model::from_files("alone", &alone), Err(Error::MissingFile { .. })));

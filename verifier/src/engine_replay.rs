@@ -256,7 +256,10 @@ impl Replayer for EngineReplayer {
         let columns = column.map_or(0..place.cols, |c| c..c + 1);
         let first_column = columns.start;
         let values: Option<Vec<u16>> = columns.map(|c| self.model.weights.element(place, row, c)).collect();
-        Some(WeightRow { tensor, row, first_column, values: values? })
+        let bias = tensor.strip_suffix("weight").map(|stem| format!("{stem}bias"));
+        let bias = self.places.iter().find(|p| Some(&p.name) == bias.as_ref());
+        let bias = bias.and_then(|place| self.model.weights.element(place, 0, row));
+        Some(WeightRow { tensor, row, first_column, values: values?, bias })
     }
 
     fn dot(&self, profile: &str, op: Op, x: &[u16], w: &[u16], splits: u32) -> Result<u32, ReplayError> {

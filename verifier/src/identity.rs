@@ -37,9 +37,13 @@ pub fn compare(record: &Record, engine: &Engine) -> Result<Vec<IdentityField>, E
     let digest = |x: &Option<Digest>| x.map_or_else(|| "none".to_owned(), |d| d.to_string());
     fields.extend(fact("quantisation", &m.quantisation, &n.quantisation, optional));
     fields.extend(fact("adapters", &m.adapters, &n.adapters, |a| format!("{} adapters", a.len())));
-    fields.extend(fact("tokenizer", &record.text.tokenizer, &ours.text.tokenizer, digest));
-    fields.extend(fact("chat template", &record.text.chat_template, &ours.text.chat_template, digest));
-    fields.extend(fact("special tokens added", &record.text.added_special, &ours.text.added_special, |ids| {
+    // A record without a template is of plain texts; one with a template must be of the model's own.
+    let chat = record.text.chat_template.known().is_some_and(Option::is_some);
+    let text = journal::text(engine.model(), chat)
+        .map_err(|e| crate::replay::ReplayError::Failed { reason: e.to_string() })?;
+    fields.extend(fact("tokenizer", &record.text.tokenizer, &text.tokenizer, digest));
+    fields.extend(fact("chat template", &record.text.chat_template, &text.chat_template, digest));
+    fields.extend(fact("special tokens added", &record.text.added_special, &text.added_special, |ids| {
         format!("{ids:?}")
     }));
 

@@ -302,6 +302,8 @@ pub struct WeightRow {
     pub first_column: u32,
     /// bf16 patterns.
     pub values: Vec<u16>,
+    /// The bf16 pattern that is added to the rounded product, where the model has a bias there.
+    pub bias: Option<u16>,
 }
 
 /// Why a replay could not be made.

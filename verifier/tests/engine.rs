@@ -111,6 +111,26 @@ fn a_flipped_weight_bit_is_found_at_level_a() {
     }
 }
 
+/// In a model with biases and in one with norms of heads the weights behind an element are found as well.
+#[test]
+fn a_flipped_weight_bit_is_found_in_other_families() {
+    let q_proj = "model.layers.0.self_attn.q_proj.weight";
+    let alter: served::Alter = |m| flip(m, "model.layers.0.self_attn.q_proj.weight", 40, 3, 13);
+    for tiny in ["qwen2-tiny", "qwen3-tiny"] {
+        let honest = Serving { tiny: Some(tiny), level: EvidenceLevel::A, ..Serving::default() }.serve().audit();
+        assert_eq!(honest.verdict, Verdict::Match, "{tiny}: {}", honest.headline);
+        let served = Serving { alter, tiny: Some(tiny), level: EvidenceLevel::A, new_tokens: 2, ..Serving::default() };
+        let r = served.serve().audit();
+        assert_eq!(r.verdict, Verdict::Mismatch, "{tiny}");
+        let Some(Cause::WeightBit { tensor, row, column, bit, equivalent, .. }) = r.causes.first() else {
+            panic!("{tiny}: {:#?} {:#?}", r.causes, r.tried)
+        };
+        // As above: a weight that nearly vanishes does so by several bits.
+        let exact = (tensor.as_str(), *row, *column, *bit) == (q_proj, 40, 3, 13);
+        assert!(exact || equivalent.contains(&format!("{q_proj}[40, 3] bit 13")), "{tiny}: {:?}", r.causes);
+    }
+}
+
 #[test]
 fn a_swapped_token_and_another_seed() {
     let r = Serving { swap: Some(5), ..Serving::default() }.serve().audit();

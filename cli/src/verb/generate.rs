@@ -5,6 +5,8 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, bail};
 use engine::batch::{BatchOptions, NoLog, Outcome as Served, Request, generate};
+use engine::chat::Message;
+use engine::config::Recommended;
 use engine::journal::{Asked, Identity};
 use engine::runtime::{Limits, pages_for};
 use engine::sampler::{Sampling, Seeded};
@@ -15,6 +17,7 @@ use record::{Log, PrivateKey};
 use serde::Serialize;
 
 use crate::argument;
+use crate::chat;
 use crate::operate::{self, Declared, Evidence};
 use crate::output::{self, Format, Outcome, progress};
 use crate::source::{self, Emulation, now_unix_us};
@@ -35,9 +38,17 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     prompts: Option<PathBuf>,
 
-    /// Hugging Face model folder [default: the model inside this binary]
-    #[arg(long, value_name = "DIR")]
+    /// Hugging Face model folder, GGUF file, or name of a pulled model [default: the model inside this binary]
+    #[arg(long, value_name = "MODEL")]
     model: Option<PathBuf>,
+
+    /// Each prompt is what a user says: put it into the model's chat template
+    #[arg(long)]
+    chat: bool,
+
+    /// What the system says before the user
+    #[arg(long, value_name = "TEXT", requires = "chat")]
+    system: Option<String>,
 
     /// Most tokens to generate for each prompt
     #[arg(long, value_name = "N", default_value_t = 32, value_parser = argument::count(1, MAX_NEW_TOKENS))]
@@ -63,6 +74,10 @@ pub struct Args {
     #[arg(long, value_name = "T", value_parser = argument::temperature)]
     temperature: Option<f32>,
 
+    /// Sample as the model's generation_config.json recommends
+    #[arg(long, conflicts_with_all = ["temperature", "top_k", "top_p"])]
+    recommended: bool,
+
     /// Keep this many largest logits when sampling
     #[arg(long, value_name = "K", requires = "temperature", value_parser = argument::count(1, u32::MAX))]
     top_k: Option<u32>,
@@ -72,7 +87,7 @@ pub struct Args {
     top_p: Option<f32>,
 
     /// Seed of every request [default: derived from nonce, key and request id, which needs --log]
-    #[arg(long, requires = "temperature")]
+    #[arg(long)]
     seed: Option<u64>,
 
     /// The client's nonce, lower-case hex of 1 to 16 bytes [default: random]
@@ -134,13 +149,14 @@ pub fn run(args: Args) -> anyhow::Result<Outcome> {
     let size = args.batch as usize;
     let model = Arc::new(source::model(args.model.as_deref())?);
     // Whatever can be refused is refused before the log is touched.
+    let sampling = sampling(&args, &model)?;
     let requests = prompts
         .iter()
-        .map(|p| request(&args, &model, &p.text).with_context(|| p.from.clone()))
+        .map(|p| request(&args, &model, sampling, &p.text).with_context(|| p.from.clone()))
         .collect::<anyhow::Result<Vec<_>>>()?;
     let mut engine = engine(&args, &model, &requests)?;
     let settings = Settings { chunk: args.chunk, ..Settings::plain(engine.limits().max_rows) };
-    let identity = Identity::of(&engine, settings)?;
+    let identity = Identity { text: engine::journal::text(&model, args.chat)?, ..Identity::of(&engine, settings)? };
     let mut log = match (&args.log, &args.key) {
         (Some(dir), Some(key)) => Some(open_log(dir, source::private_key(key)?)?),
         _ => None,
@@ -236,22 +252,65 @@ pub(super) fn open_log(dir: &std::path::Path, key: PrivateKey) -> anyhow::Result
     Ok(log)
 }
 
-fn request(args: &Args, model: &Model, text: &str) -> anyhow::Result<Request> {
-    let sampling = match args.temperature {
-        None => Sampling::Greedy,
-        Some(temperature) => {
-            if args.seed.is_none() && args.log.is_none() {
-                bail!("sampling without a log needs --seed: there is no key to derive one from");
-            }
-            Sampling::Seeded(Seeded { temperature, top_k: args.top_k, top_p: args.top_p, seed: args.seed.unwrap_or(0) })
-        }
-    };
-    let prompt = model.tokenizer.encode(text)?;
+fn request(args: &Args, model: &Model, sampling: Sampling, text: &str) -> anyhow::Result<Request> {
+    let prompt = ids(args, model, text)?;
     let (positions, most) = (prompt.len() as u64 + u64::from(args.max_new_tokens) - 1, model.config.max_positions);
     if positions > u64::from(most) {
         bail!("a prompt of {} tokens may reach {positions} positions; the model has {most}", prompt.len());
     }
     Ok(Request { sampling, stop: model.config.eos.clone(), ..Request::new(prompt, args.max_new_tokens) })
+}
+
+/// Token ids of a prompt.
+fn ids(args: &Args, model: &Model, text: &str) -> anyhow::Result<Vec<u32>> {
+    if !args.chat {
+        return Ok(model.tokenizer.encode(text)?);
+    }
+    let Some(template) = &model.chat else { bail!("--chat: the model `{}` has no chat template", model.name) };
+    let system = args.system.iter().map(|text| Message::new("system", text));
+    let messages: Vec<Message> = system.chain([Message::new("user", text)]).collect();
+    Ok(model.tokenizer.encode_rendered(&chat::render(template, &messages)?)?)
+}
+
+/// How tokens are chosen. The seed of a logged request is derived later, from its nonce.
+fn sampling(args: &Args, model: &Model) -> anyhow::Result<Sampling> {
+    let asked =
+        |temperature| Seeded { temperature, top_k: args.top_k, top_p: args.top_p, seed: args.seed.unwrap_or(0) };
+    let seeded = match (args.recommended, args.temperature) {
+        (true, _) => recommended(args, model)?,
+        (false, temperature) => temperature.map(asked),
+    };
+    let Some(seeded) = seeded else {
+        if args.seed.is_some() {
+            bail!("--seed: nothing is drawn without --temperature or --recommended");
+        }
+        return Ok(Sampling::Greedy);
+    };
+    if args.seed.is_none() && args.log.is_none() {
+        bail!("sampling without a log needs --seed: there is no key to derive one from");
+    }
+    Ok(Sampling::Seeded(seeded))
+}
+
+fn recommended(args: &Args, model: &Model) -> anyhow::Result<Option<Seeded>> {
+    let r = &model.config.recommended;
+    if !r.not_computed.is_empty() {
+        bail!(
+            "--recommended: the sampler here does not compute {}; choose by --temperature",
+            r.not_computed.join(", ")
+        );
+    }
+    if *r == Recommended::default() {
+        bail!("--recommended: the model `{}` recommends no sampling", model.name);
+    }
+    // A temperature that is not stated is 1: the logits as they are.
+    let seeded = Seeded {
+        temperature: r.temperature.unwrap_or(1.0),
+        top_k: r.top_k,
+        top_p: r.top_p,
+        seed: args.seed.unwrap_or(0),
+    };
+    Ok(r.sample.then_some(seeded))
 }
 
 fn engine(args: &Args, model: &Arc<Model>, requests: &[Request]) -> anyhow::Result<Engine> {

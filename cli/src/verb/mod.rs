@@ -38,7 +38,7 @@ pub enum Verb {
     Keygen(keygen::Args),
     /// Make a log, or check one without replaying it
     Log(log::Args),
-    /// Show what a model folder holds
+    /// Get a model, or show what one holds
     Model(model::Args),
     /// Probe, fit or show the special function unit
     Mufu(mufu::Args),
@@ -46,6 +46,9 @@ pub enum Verb {
     Report(report::Args),
     /// Serve a model to OpenAI clients, and log every step
     Serve(Box<serve::Args>),
+    /// Render the chat template on standard input (what `generate --chat` starts, within limits)
+    #[command(name = crate::chat::VERB, hide = true)]
+    RenderChat,
 }
 
 impl Verb {
@@ -65,6 +68,7 @@ impl Verb {
             Verb::Mufu(args) => mufu::run(args),
             Verb::Report(args) => report::run(args),
             Verb::Serve(args) => serve::run(*args),
+            Verb::RenderChat => crate::chat::child().map(|()| Outcome::AllMatch),
         }
     }
 }

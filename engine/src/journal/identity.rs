@@ -14,7 +14,11 @@ use crate::scheduler::Settings;
 /// Name of this engine in records.
 pub const ENGINE_NAME: &str = "lastbit";
 /// Counts changes of any output bit of this engine.
-pub const NUMERICS_REVISION: u64 = 1;
+pub const NUMERICS_REVISION: u64 = 2;
+
+/// How quantised blocks become the bf16 numbers that are computed with: see [`crate::gguf`]. Which formats a file holds is stated as
+/// `dtype_stored`.
+pub const GGUF_BLOCKS: &str = "gguf-blocks-to-bf16/1";
 
 /// The model: its files by digest.
 pub fn model(model: &Model) -> rec::Model {
@@ -24,27 +28,29 @@ pub fn model(model: &Model) -> rec::Model {
         size: f.bytes,
         sha256: digest(f.sha256),
     };
+    let quantised = model.weights.source_formats.iter().any(|f| f.starts_with('Q'));
     rec::Model {
         name: model.name.clone(),
-        architecture: "LlamaForCausalLM".into(),
+        architecture: model.config.architecture.class().into(),
         files: model.manifest.iter().map(file).collect(),
-        config: file_digest(model, "config.json"),
+        config: file_digest(model, &model.config_file),
         dtype_stored: model.weights.source_formats.join("+").to_lowercase(),
         dtype_computed: "bf16".into(),
-        quantisation: Fact::Known(None),
+        quantisation: Fact::Known(quantised.then(|| GGUF_BLOCKS.to_owned())),
         adapters: Fact::Known(Vec::new()),
     }
 }
 
-/// How text became ids.
+/// How text became ids: by the tokenizer, or by the chat template first. A rendered template holds its special tokens itself.
 ///
 /// # Errors
 /// [`Error::Tokenizer`](crate::Error::Tokenizer).
-pub fn text(model: &Model) -> Result<rec::Text> {
+pub fn text(model: &Model, chat: bool) -> Result<rec::Text> {
+    let template = model.chat.as_ref().filter(|_| chat);
     Ok(rec::Text {
-        tokenizer: Fact::Known(Some(file_digest(model, "tokenizer.json"))),
-        chat_template: Fact::Known(None),
-        added_special: Fact::Known(model.tokenizer.added_special()?),
+        tokenizer: Fact::Known(Some(file_digest(model, &model.tokenizer_file))),
+        chat_template: Fact::Known(template.map(|t| Digest::from_bytes(t.sha256()))),
+        added_special: Fact::Known(if template.is_some() { Vec::new() } else { model.tokenizer.added_special()? }),
     })
 }
 

@@ -10,7 +10,7 @@ mod requests;
 mod schedule;
 
 pub use evidence::{RowShapes, evidence, leaf};
-pub use identity::{ENGINE_NAME, NUMERICS_REVISION, model, stack, text};
+pub use identity::{ENGINE_NAME, GGUF_BLOCKS, NUMERICS_REVISION, model, stack, text};
 pub use requests::{Asked, decode, derived_seed, request, sampling, unfinished};
 pub use schedule::{dispatch, kernel_table, schedule, scheduler};
 
@@ -178,6 +178,6 @@ impl Identity {
     /// # Errors
     /// [`Error::Tokenizer`](crate::Error::Tokenizer) if the tokenizer cannot say what it adds.
     pub fn of(engine: &Engine, settings: Settings) -> Result<Self> {
-        Ok(Self { model: model(engine.model()), text: text(engine.model())?, stack: stack(engine, settings)? })
+        Ok(Self { model: model(engine.model()), text: text(engine.model(), false)?, stack: stack(engine, settings)? })
     }
 }

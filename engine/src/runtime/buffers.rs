@@ -12,6 +12,9 @@ use crate::weights::{Matrix, Padded};
 pub(super) struct LayerBuffers {
     pub attn_norm: Buffer,
     pub qkv: Buffer,
+    pub qkv_bias: Option<Buffer>,
+    /// Weights of the norms of q and k heads.
+    pub head_norms: Option<[Buffer; 2]>,
     pub o_proj: Buffer,
     pub mlp_norm: Buffer,
     pub gate_up: Buffer,
@@ -41,6 +44,11 @@ impl Resident {
             layers.push(LayerBuffers {
                 attn_norm: put(device, &w.attn_norm)?,
                 qkv: put(device, &w.qkv)?,
+                qkv_bias: w.qkv_bias.as_ref().map(|b| put(device, b)).transpose()?,
+                head_norms: match (&w.q_norm, &w.k_norm) {
+                    (Some(q), Some(k)) => Some([put(device, q)?, put(device, k)?]),
+                    _ => None,
+                },
                 o_proj: put(device, &w.o_proj)?,
                 mlp_norm: put(device, &w.mlp_norm)?,
                 gate_up: put(device, &w.gate_up)?,

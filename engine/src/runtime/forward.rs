@@ -44,14 +44,23 @@ impl Engine {
             let w = &self.resident.layers[l as usize];
             let (attn_norm, mlp_norm) = (w.attn_norm.arg(), w.mlp_norm.arg());
             let (w_qkv, w_o, w_gate_up, w_down) = (w.qkv, w.o_proj, w.gate_up, w.down);
+            let (bias, head_norms) = (w.qkv_bias, w.head_norms);
             let caches = [w.k_cache, w.v_cache];
             let (x, y) = (boundary(l), boundary(l + 1));
 
             self.norm([Arg::Ptr(x), attn_norm, normed.arg(), n], rows)?;
             seen.tap(self.device.as_mut(), Some(l), Op::AttnNorm, normed.address, rows)?;
             self.gemm(|k| &k.qkv, [normed, w_qkv, qkv], rows, d.qkv, p.qkv)?;
+            if let (Some(kernel), Some(b)) = (&self.kernels.qkv_bias, bias) {
+                let (id, grid) = (kernel.id, kernel.spec.grid(rows));
+                self.launch(id, grid, &[qkv.arg(), b.arg(), n])?;
+            }
             seen.tap(self.device.as_mut(), Some(l), Op::Qkv, qkv.address, rows)?;
 
+            if let (Some(kernel), Some([q_w, k_w])) = (&self.kernels.head_norm, head_norms) {
+                let (id, grid) = (kernel.id, kernel.spec.grid(rows));
+                self.launch(id, grid, &[qkv.arg(), q_w.arg(), k_w.arg(), n])?;
+            }
             let (kernel, grid) = (self.kernels.rope.id, self.kernels.rope.spec.grid(rows));
             let tables =
                 [self.resident.cos.arg(), self.resident.sin.arg(), at(Section::Positions), at(Section::Columns)];

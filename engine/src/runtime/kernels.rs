@@ -8,8 +8,8 @@ use crate::config::Config;
 use crate::device::{Device, KernelId};
 use crate::error::Result;
 use crate::kernels::{
-    AddSpec, AttentionCombineSpec, AttentionSpec, EmbedSpec, GatherSpec, GemmOut, GemmSpec, GemmTile, KernelText,
-    RmsNormSpec, RopeStoreSpec, SiluMulSpec, SplitKReduceSpec, Top2Spec,
+    AddSpec, AttentionCombineSpec, AttentionSpec, BiasSpec, EmbedSpec, GatherSpec, GemmOut, GemmSpec, GemmTile,
+    HeadNormSpec, KernelText, RmsNormSpec, RopeStoreSpec, SiluMulSpec, SplitKReduceSpec, Top2Spec,
 };
 use crate::policy::Dispatch;
 use crate::weights::Padded;
@@ -73,6 +73,10 @@ pub(super) struct KernelSet {
     pub embed: Built<EmbedSpec>,
     pub norm: Built<RmsNormSpec>,
     pub qkv: Gemm,
+    /// After `qkv`, in families with such biases.
+    pub qkv_bias: Option<Built<BiasSpec>>,
+    /// Before `rope`, in families that normalise heads.
+    pub head_norm: Option<Built<HeadNormSpec>>,
     pub rope: Built<RopeStoreSpec>,
     pub attention: Built<AttentionSpec>,
     pub attention_partial: Built<AttentionSpec>,
@@ -159,11 +163,17 @@ impl KernelSet {
         let attention = |partial| AttentionSpec { q_heads, kv_heads, head_dim, head_pad, partial };
         let norm = RmsNormSpec { hidden: config.hidden, hidden_pad: p.hidden, eps: config.rms_eps.to_bits() };
         let rope = RopeStoreSpec { q_heads, kv_heads, head_dim, head_pad };
+        let bias = config.architecture.qkv_bias().then_some(BiasSpec { width: p.qkv });
+        let eps = config.rms_eps.to_bits();
+        let head_norm =
+            config.architecture.qk_norm().then_some(HeadNormSpec { q_heads, kv_heads, head_dim, head_pad, eps });
         let mut r = Registrar { device, refs: Vec::new() };
         Ok(Self {
             embed: r.add(EmbedSpec { hidden_pad: p.hidden }, EmbedSpec::build)?,
             norm: r.add(norm, RmsNormSpec::build)?,
             qkv: r.gemm(p.qkv, p.hidden, false)?,
+            qkv_bias: bias.map(|spec| r.add(spec, BiasSpec::build)).transpose()?,
+            head_norm: head_norm.map(|spec| r.add(spec, HeadNormSpec::build)).transpose()?,
             rope: r.add(rope, RopeStoreSpec::build)?,
             attention: r.add(attention(false), AttentionSpec::build)?,
             attention_partial: r.add(attention(true), AttentionSpec::build)?,
@@ -183,6 +193,10 @@ impl KernelSet {
     fn choices(&self, d: &Dispatch, rows: u32, logits_rows: u32) -> Vec<OpChoice> {
         let one = |op, at| OpChoice { op, kernels: vec![at], splits: 1 };
         let gemm = |op, g: &Gemm, rows, splits| OpChoice { op, kernels: g.chosen(rows, splits), splits };
+        // Part of the operation before, or after it: what a family adds has no result of its own.
+        let mut qkv = gemm("qkv", &self.qkv, rows, d.qkv);
+        qkv.kernels.extend(self.qkv_bias.as_ref().map(|b| b.at));
+        let rope_store = self.head_norm.as_ref().map(|n| n.at).into_iter().chain([self.rope.at]).collect();
         let attention = match d.kv_splits {
             1 => vec![self.attention.at],
             _ => vec![self.attention_partial.at, self.combine.at],
@@ -190,8 +204,8 @@ impl KernelSet {
         let mut all = vec![
             one("embed", self.embed.at),
             one("attn_norm", self.norm.at),
-            gemm("qkv", &self.qkv, rows, d.qkv),
-            one("rope_store", self.rope.at),
+            qkv,
+            OpChoice { op: "rope_store", kernels: rope_store, splits: 1 },
             OpChoice { op: "attention", kernels: attention, splits: d.kv_splits },
             gemm("o_proj", &self.o_proj, rows, d.o_proj),
             one("attn_residual", self.add.at),

@@ -1,4 +1,4 @@
-//! Weights of a Llama model as the kernels want them: bf16, padded, q/k/v and gate/up fused.
+//! Weights of a model as the kernels want them: bf16, padded, q/k/v and gate/up fused.
 
 mod load;
 mod matrix;
@@ -24,6 +24,12 @@ pub struct LayerWeights {
     pub attn_norm: Matrix,
     /// `((q_heads + 2*kv_heads) * head_pad, hidden)`: q heads, k heads, v heads; each head padded with zero rows.
     pub qkv: Matrix,
+    /// `(1, (q_heads + 2*kv_heads) * head_pad)`, laid out like the rows of `qkv`; in families with such biases.
+    pub qkv_bias: Option<Matrix>,
+    /// `(1, head_dim)`; in families that normalise q heads.
+    pub q_norm: Option<Matrix>,
+    /// `(1, head_dim)`; in families that normalise k heads.
+    pub k_norm: Option<Matrix>,
     /// `(hidden, q_heads * head_pad)`: each head padded with zero columns.
     pub o_proj: Matrix,
     /// `(1, hidden)`.
@@ -82,19 +88,21 @@ impl Padded {
 }
 
 impl Weights {
-    /// Loads the weights of `config` from safetensors files.
+    /// Loads the weights of `config` from safetensors or GGUF files.
     ///
     /// # Errors
     /// Damaged files, tensors missing, left over, of another shape or format, or not finite.
     pub fn load(config: &Config, files: &ModelFiles) -> Result<Self> {
-        let mut tensors = load::Tensors::read(files)?;
+        let mut tensors = load::Tensors::read(config, files)?;
+        // Shapes first: a corrupt file is refused before memory of a whole model is asked for.
+        let places = places(config);
+        places.iter().try_for_each(|place| tensors.check(place))?;
         let mut weights = Self::zeros(config);
-        for place in places(config) {
-            let bits = tensors.take(&place)?;
-            weights.put(&place, &bits);
+        for place in &places {
+            tensors.take(place, |row, bits| weights.put_row(place, row, bits))?;
             if config.tied && place.name == EMBED {
                 // Some checkpoints store a tied head again.
-                tensors.drop_copy_of("lm_head.weight", &bits);
+                tensors.drop_copy("lm_head.weight", place, |row, col| weights.element(place, row, col))?;
             }
         }
         weights.source_formats = tensors.finish()?;
@@ -108,6 +116,9 @@ impl Weights {
         let layer = LayerWeights {
             attn_norm: Matrix::zeros(1, h),
             qkv: Matrix::zeros(p.qkv, h),
+            qkv_bias: config.architecture.qkv_bias().then(|| Matrix::zeros(1, p.qkv)),
+            q_norm: config.architecture.qk_norm().then(|| Matrix::zeros(1, config.head_dim)),
+            k_norm: config.architecture.qk_norm().then(|| Matrix::zeros(1, config.head_dim)),
             o_proj: Matrix::zeros(h, p.attn),
             mlp_norm: Matrix::zeros(1, h),
             gate_up: Matrix::zeros(2 * p.ffn, h),

@@ -11,6 +11,9 @@ enum Target {
     LmHead,
     AttnNorm(usize),
     Qkv(usize),
+    QkvBias(usize),
+    QNorm(usize),
+    KNorm(usize),
     OProj(usize),
     MlpNorm(usize),
     GateUp(usize),
@@ -37,6 +40,7 @@ pub struct TensorPlace {
     pub vector: bool,
     target: Target,
     first_row: u32,
+    first_col: u32,
     row_heads: Option<Heads>,
     col_heads: Option<Heads>,
 }
@@ -47,7 +51,7 @@ fn spread(heads: Option<Heads>, n: u32) -> u32 {
 
 impl TensorPlace {
     fn matrix(name: String, rows: u32, cols: u32, target: Target) -> Self {
-        Self { name, rows, cols, vector: false, target, first_row: 0, row_heads: None, col_heads: None }
+        Self { name, rows, cols, vector: false, target, first_row: 0, first_col: 0, row_heads: None, col_heads: None }
     }
 
     fn vector(name: String, cols: u32, target: Target) -> Self {
@@ -66,7 +70,7 @@ impl TensorPlace {
     /// Flat index within the engine's matrix, whose rows are `cols_pad` wide.
     fn index(&self, row: u32, col: u32, cols_pad: u32) -> usize {
         let row = self.first_row + spread(self.row_heads, row);
-        row as usize * cols_pad as usize + spread(self.col_heads, col) as usize
+        row as usize * cols_pad as usize + (self.first_col + spread(self.col_heads, col)) as usize
     }
 }
 
@@ -89,6 +93,20 @@ pub fn places(config: &Config) -> Vec<TensorPlace> {
             head("self_attn.q_proj", q, 0),
             head("self_attn.k_proj", kv, q),
             head("self_attn.v_proj", kv, q + kv),
+        ]);
+        if config.architecture.qkv_bias() {
+            let bias = |part: &str, count: u32, first: u32| P {
+                first_col: first * p.head,
+                col_heads: heads,
+                ..P::vector(format!("model.layers.{i}.self_attn.{part}.bias"), count * d, Target::QkvBias(i))
+            };
+            all.extend([bias("q_proj", q, 0), bias("k_proj", kv, q), bias("v_proj", kv, q + kv)]);
+        }
+        if config.architecture.qk_norm() {
+            all.push(P::vector(name("self_attn.q_norm"), d, Target::QNorm(i)));
+            all.push(P::vector(name("self_attn.k_norm"), d, Target::KNorm(i)));
+        }
+        all.extend([
             P { col_heads: heads, ..P::matrix(name("self_attn.o_proj"), h, q * d, Target::OProj(i)) },
             P::vector(name("post_attention_layernorm"), h, Target::MlpNorm(i)),
             P::matrix(name("mlp.gate_proj"), f, h, Target::GateUp(i)),
@@ -111,6 +129,9 @@ impl Weights {
             Target::LmHead => self.lm_head.as_mut(),
             Target::AttnNorm(i) => self.layers.get_mut(i).map(|l| &mut l.attn_norm),
             Target::Qkv(i) => self.layers.get_mut(i).map(|l| &mut l.qkv),
+            Target::QkvBias(i) => self.layers.get_mut(i).and_then(|l| l.qkv_bias.as_mut()),
+            Target::QNorm(i) => self.layers.get_mut(i).and_then(|l| l.q_norm.as_mut()),
+            Target::KNorm(i) => self.layers.get_mut(i).and_then(|l| l.k_norm.as_mut()),
             Target::OProj(i) => self.layers.get_mut(i).map(|l| &mut l.o_proj),
             Target::MlpNorm(i) => self.layers.get_mut(i).map(|l| &mut l.mlp_norm),
             Target::GateUp(i) => self.layers.get_mut(i).map(|l| &mut l.gate_up),
@@ -125,6 +146,9 @@ impl Weights {
             Target::LmHead => self.lm_head.as_ref(),
             Target::AttnNorm(i) => self.layers.get(i).map(|l| &l.attn_norm),
             Target::Qkv(i) => self.layers.get(i).map(|l| &l.qkv),
+            Target::QkvBias(i) => self.layers.get(i).and_then(|l| l.qkv_bias.as_ref()),
+            Target::QNorm(i) => self.layers.get(i).and_then(|l| l.q_norm.as_ref()),
+            Target::KNorm(i) => self.layers.get(i).and_then(|l| l.k_norm.as_ref()),
             Target::OProj(i) => self.layers.get(i).map(|l| &l.o_proj),
             Target::MlpNorm(i) => self.layers.get(i).map(|l| &l.mlp_norm),
             Target::GateUp(i) => self.layers.get(i).map(|l| &l.gate_up),
@@ -153,13 +177,19 @@ impl Weights {
 
     /// Puts a tensor's bits, row-major, in their place.
     pub(super) fn put(&mut self, place: &TensorPlace, bits: &[u16]) {
-        if let Some(matrix) = self.matrix_mut(place.target) {
-            for (row, source) in (0..).zip(bits.chunks_exact(place.cols as usize)) {
-                for (col, b) in (0..).zip(source) {
-                    let index = place.index(row, col, matrix.cols_pad);
-                    matrix.bits[index] = *b;
-                }
-            }
+        for (row, source) in (0..).zip(bits.chunks_exact(place.cols as usize)) {
+            self.put_row(place, row, source);
+        }
+    }
+
+    /// Puts one row of a tensor in its place.
+    pub(super) fn put_row(&mut self, place: &TensorPlace, row: u32, source: &[u16]) {
+        let Some(matrix) = self.matrix_mut(place.target) else { return };
+        // Columns are contiguous within a head, and altogether where there are no heads.
+        let run = place.col_heads.map_or(place.cols, |h| h.dim);
+        for (first, part) in (0..).step_by(run as usize).zip(source.chunks(run as usize)) {
+            let at = place.index(row, first, matrix.cols_pad);
+            matrix.bits[at..at + part.len()].copy_from_slice(part);
         }
     }
 
@@ -176,7 +206,14 @@ mod tests {
 
     #[test]
     fn no_two_weights_share_a_place() {
+        for architecture in crate::config::Architecture::ALL {
+            no_two_weights_share_a_place_of(architecture);
+        }
+    }
+
+    fn no_two_weights_share_a_place_of(architecture: crate::config::Architecture) {
         let mut config = crate::model::embedded().unwrap().config;
+        config.architecture = architecture;
         (config.head_dim, config.q_heads, config.kv_heads, config.hidden, config.ffn) = (8, 4, 2, 24, 20);
         (config.vocab_size, config.layers, config.tied) = (5, 2, false);
         let mut weights = Weights::zeros(&config);

@@ -39,7 +39,7 @@ impl Scheme {
 impl Weights {
     /// Rounds every projection of every layer.
     pub fn quantise(&mut self, config: &Config, scheme: Scheme) {
-        let projections = places(config).into_iter().filter(|p| p.name.contains("_proj."));
+        let projections = places(config).into_iter().filter(|p| p.name.ends_with("_proj.weight"));
         for place in projections {
             let mut bits = self.tensor(&place);
             let run = match scheme {

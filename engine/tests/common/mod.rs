@@ -3,6 +3,7 @@
 
 pub mod reference;
 
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use engine::device::EmulatedDevice;
@@ -52,6 +53,55 @@ impl Golden {
         let path = lastbit_tests::shared("models/stories260K/golden.json")?;
         Some(Golden::parse(&std::fs::read(path).unwrap()))
     }
+}
+
+/// A file of this crate's test data.
+pub fn data(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data").join(name)
+}
+
+/// The tiny models in the test data.
+pub const TINY: [&str; 4] = ["qwen2-tiny", "qwen3-tiny", "llama3-tiny", "mistral-tiny"];
+
+/// One of them.
+pub fn tiny(name: &str) -> Arc<Model> {
+    Arc::new(Model::load(&data(name)).unwrap())
+}
+
+/// What transformers computes with a model of the test data.
+pub struct TinyGolden {
+    pub ids: Vec<Vec<u32>>,
+    /// By sequence; positions one after another.
+    pub logits: Vec<Vec<f32>>,
+    /// Empty when the file has none.
+    pub inv_freq: Vec<f32>,
+}
+
+impl TinyGolden {
+    pub fn of(name: &str) -> TinyGolden {
+        Self::read(&data(name).join("golden.safetensors"))
+    }
+
+    pub fn read(path: &Path) -> TinyGolden {
+        let bytes = std::fs::read(path).unwrap();
+        let file = safetensors::SafeTensors::deserialize(&bytes).unwrap();
+        let ids = file.tensor("ids").unwrap();
+        let [sequences, length] = ids.shape() else { panic!("ids are rows") };
+        let all: Vec<u32> = ids.data().chunks_exact(8).map(|b| u32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect();
+        let logits = floats(&file, "logits").unwrap();
+        TinyGolden {
+            ids: all.chunks_exact(*length).map(<[u32]>::to_vec).collect(),
+            logits: logits.chunks_exact(logits.len() / sequences).map(<[f32]>::to_vec).collect(),
+            inv_freq: floats(&file, "inv_freq").unwrap_or_default(),
+        }
+    }
+}
+
+/// An f32 tensor of a file.
+pub fn floats(file: &safetensors::SafeTensors, name: &str) -> Option<Vec<f32>> {
+    let tensor = file.tensor(name).ok()?;
+    assert_eq!(tensor.dtype(), safetensors::Dtype::F32);
+    Some(tensor.data().chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect())
 }
 
 /// An engine on an emulated sm_90.

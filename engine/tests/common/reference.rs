@@ -1,4 +1,4 @@
-//! A Llama forward pass in straight f64 loops: shares nothing with the kernels but the weights' values.
+//! A forward pass in straight f64 loops: shares nothing with the kernels but the weights' values.
 //!
 //! Each operation is a function of its inputs, so that it can be compared alone, on the inputs that the device had, or chained
 //! into a whole forward pass.
@@ -41,6 +41,10 @@ impl Dense {
 pub struct Layer {
     pub attn_norm: Vec<f64>,
     pub qkv: Dense,
+    /// Laid out like the rows of `qkv`; zeros where the family has none.
+    pub qkv_bias: Vec<f64>,
+    /// Weights of the norms of q and k heads, where the family has them.
+    pub head_norms: Option<[Vec<f64>; 2]>,
     pub o_proj: Dense,
     pub mlp_norm: Vec<f64>,
     pub gate_up: Dense,
@@ -55,7 +59,8 @@ pub struct Reference {
     q_heads: usize,
     kv_heads: usize,
     dim: usize,
-    theta: f64,
+    /// Radians a position, one a pair of dimensions.
+    pub frequencies: Vec<f64>,
     eps: f64,
 }
 
@@ -75,6 +80,15 @@ impl Reference {
         let layers = w.layers.iter().map(|l| Layer {
             attn_norm: vector(&l.attn_norm),
             qkv: Dense::select(&l.qkv, &heads(q + 2 * kv, dim, pad), &all(hidden)),
+            qkv_bias: match &l.qkv_bias {
+                Some(b) => Dense::select(b, &[0], &heads(q + 2 * kv, dim, pad)).values,
+                None => vec![0.0; (q + 2 * kv) * dim],
+            },
+            head_norms: l
+                .q_norm
+                .as_ref()
+                .zip(l.k_norm.as_ref())
+                .map(|(q, k)| [q, k].map(|m| Dense::select(m, &[0], &all(dim)).values)),
             o_proj: Dense::select(&l.o_proj, &all(hidden), &heads(q, dim, pad)),
             mlp_norm: vector(&l.mlp_norm),
             gate_up: Dense::select(&l.gate_up, &gate_up, &all(hidden)),
@@ -88,7 +102,8 @@ impl Reference {
             q_heads: q,
             kv_heads: kv,
             dim,
-            theta: c.rope_theta,
+            // Scaled frequencies are put in their place by the test that has them from elsewhere.
+            frequencies: (0..dim / 2).map(|i| libm::pow(c.rope_theta, -2.0 * i as f64 / dim as f64)).collect(),
             eps: f64::from(c.rms_eps),
         }
     }
@@ -108,13 +123,23 @@ impl Reference {
         y
     }
 
-    /// q, k and v out of the fused projection's rows; q and k rotated, row `i` at position `i`.
-    pub fn split_and_rotate(&self, qkv: &[f64]) -> [Vec<f64>; 3] {
+    /// The fused projection with its bias.
+    pub fn project(&self, layer: &Layer, x: &[f64]) -> Vec<f64> {
+        let y = layer.qkv.apply(x);
+        y.iter().zip(layer.qkv_bias.iter().cycle()).map(|(y, b)| y + b).collect()
+    }
+
+    /// q, k and v out of the fused projection's rows; q and k normalised where the family does, and rotated, row `i` at position `i`.
+    pub fn split_and_rotate(&self, layer: &Layer, qkv: &[f64]) -> [Vec<f64>; 3] {
         let (q, kv) = (self.q_heads * self.dim, self.kv_heads * self.dim);
         let mut out = [Vec::new(), Vec::new(), Vec::new()];
         for (position, row) in qkv.chunks_exact(q + 2 * kv).enumerate() {
-            out[0].extend(self.rotate(&row[..q], position));
-            out[1].extend(self.rotate(&row[q..q + kv], position));
+            let normed = |row: &[f64], which: usize| match &layer.head_norms {
+                Some(weights) => self.norm(row, &weights[which]),
+                None => row.to_vec(),
+            };
+            out[0].extend(self.rotate(&normed(&row[..q], 0), position));
+            out[1].extend(self.rotate(&normed(&row[q..q + kv], 1), position));
             out[2].extend(&row[q + kv..]);
         }
         out
@@ -125,7 +150,7 @@ impl Reference {
         let mut out = row.to_vec();
         for head in out.chunks_exact_mut(self.dim) {
             for i in 0..half {
-                let angle = position as f64 * libm::pow(self.theta, -2.0 * i as f64 / self.dim as f64);
+                let angle = position as f64 * self.frequencies[i];
                 let (s, c) = (libm::sin(angle), libm::cos(angle));
                 let (a, b) = (head[i], head[i + half]);
                 head[i] = a * c - b * s;
@@ -133,6 +158,18 @@ impl Reference {
             }
         }
         out
+    }
+
+    /// Length of the pair that each dimension is rotated with.
+    pub fn pair_sizes(&self, rotated: &[f64]) -> Vec<f64> {
+        let half = self.dim / 2;
+        let pair = |head: &[f64], i: usize| {
+            (head[i % half] * head[i % half] + head[i % half + half] * head[i % half + half]).sqrt()
+        };
+        rotated
+            .chunks_exact(self.dim)
+            .flat_map(|head| (0..self.dim).map(|i| pair(head, i)).collect::<Vec<_>>())
+            .collect()
     }
 
     /// Causal attention, row `i` at position `i`.
@@ -171,7 +208,7 @@ impl Reference {
         let add = |a: Vec<f64>, b: Vec<f64>| -> Vec<f64> { a.iter().zip(&b).map(|(a, b)| a + b).collect() };
         let mut x = self.embed(tokens);
         for l in &self.layers {
-            let [q, k, v] = self.split_and_rotate(&l.qkv.apply(&self.norm(&x, &l.attn_norm)));
+            let [q, k, v] = self.split_and_rotate(l, &self.project(l, &self.norm(&x, &l.attn_norm)));
             let attended = l.o_proj.apply(&self.attention(&q, &k, &v));
             x = add(x, attended);
             let fed = l.down.apply(&self.silu_mul(&l.gate_up.apply(&self.norm(&x, &l.mlp_norm))));

@@ -1,8 +1,8 @@
 //! Every kernel at several shapes.
 
 use engine::kernels::{
-    AddSpec, AttentionCombineSpec, AttentionSpec, EmbedSpec, GatherSpec, GemmOut, GemmSpec, GemmTile, KernelText,
-    RmsNormSpec, RopeStoreSpec, SiluMulSpec, SplitKReduceSpec, Top2Spec, pad,
+    AddSpec, AttentionCombineSpec, AttentionSpec, BiasSpec, EmbedSpec, GatherSpec, GemmOut, GemmSpec, GemmTile,
+    HeadNormSpec, KernelText, RmsNormSpec, RopeStoreSpec, SiluMulSpec, SplitKReduceSpec, Top2Spec, pad,
 };
 
 /// One text of every kernel and variant, at the widths of stories260K, of the embedded model, and at awkward ones.
@@ -33,6 +33,9 @@ pub fn texts() -> Vec<(String, KernelText)> {
         for partial in [false, true] {
             add(what.clone(), AttentionSpec { q_heads, kv_heads, head_dim, head_pad, partial }.build());
         }
+        let eps = 1e-6_f32.to_bits();
+        add(what.clone(), BiasSpec { width: (q_heads + 2 * kv_heads) * head_pad }.build());
+        add(what.clone(), HeadNormSpec { q_heads, kv_heads, head_dim, head_pad, eps }.build());
         add(what, AttentionCombineSpec { q_heads, head_dim, head_pad }.build());
     }
     all

@@ -109,7 +109,7 @@ fn silu_keeps_rows_and_padding_apart() {
 }
 
 /// One row of RMSNorm.
-fn rmsnorm_model(gpu: &Gpu, x: &[u16], w: &[u16], hidden: usize, eps: u32) -> Vec<u16> {
+pub fn rmsnorm_model(gpu: &Gpu, x: &[u16], w: &[u16], hidden: usize, eps: u32) -> Vec<u16> {
     let mut lanes = [0u32; 32];
     for (chunk, values) in x[..hidden].chunks(8).enumerate() {
         let sum = &mut lanes[chunk % 32];

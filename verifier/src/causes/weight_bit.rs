@@ -149,6 +149,7 @@ fn candidates(
                 _ => {
                     let mut w = weights.values.clone();
                     w[column] = changed;
+                    let w = WeightRow { values: w, ..weights.clone() };
                     gives(context, profile, point, index, &w, samples, splits)?
                 }
             };
@@ -171,7 +172,7 @@ fn gives(
     profile: &str,
     point: Point,
     index: u32,
-    w: &[u16],
+    weights: &WeightRow,
     samples: &[Sample<'_>],
     splits: u32,
 ) -> Result<bool, Error> {
@@ -186,23 +187,26 @@ fn gives(
     };
     for s in samples {
         let Some(Elements::Bf16(x)) = s.row.outputs.get(&input).map(|t| &t.bits) else { continue };
-        let sum = context.replayer.dot(profile, product, x, w, splits)?;
+        let sum = context.replayer.dot(profile, product, x, &weights.values, splits)?;
         let got = match point.op {
             Op::LmHead => sum,
             Op::MlpResidual => {
                 let before = s.row.outputs.get(&Point::at(layer, Op::AttnResidual)).and_then(|t| t.at(index as usize));
-                let before = before.unwrap_or(0);
-                // A proposal only, confirmed by replay: the host's addition decides nothing.
-                let sum = f32::from_bits(before << 16) + f32::from_bits(u32::from(to_bf16(sum)) << 16);
-                u32::from(to_bf16(sum.to_bits()))
+                added(before.unwrap_or(0), sum)
             }
-            _ => u32::from(to_bf16(sum)),
+            _ => weights.bias.map_or_else(|| u32::from(to_bf16(sum)), |bias| added(bias.into(), sum)),
         };
         if got != s.logged {
             return Ok(false);
         }
     }
     Ok(true)
+}
+
+/// A product rounded to bf16 and added to a bf16, as bf16. A proposal only, confirmed by replay: the host's addition decides nothing.
+fn added(bf16: u32, product: u32) -> u32 {
+    let sum = f32::from_bits(bf16 << 16) + f32::from_bits(u32::from(to_bf16(product)) << 16);
+    u32::from(to_bf16(sum.to_bits()))
 }
 
 /// f32 bits to bf16, to nearest even; NaN stays a NaN.

@@ -37,6 +37,8 @@ pub struct Serving {
     pub chunk: Option<u32>,
     /// Length of the first prompt, when not the usual few tokens.
     pub long_prompt: u32,
+    /// A model of the engine's test data instead of the embedded one.
+    pub tiny: Option<&'static str>,
 }
 
 impl Default for Serving {
@@ -55,6 +57,7 @@ impl Default for Serving {
             new_tokens: 4,
             chunk: None,
             long_prompt: 0,
+            tiny: None,
         }
     }
 }
@@ -62,6 +65,7 @@ impl Default for Serving {
 pub struct Served {
     pub record: Record,
     pub evidence: Evidence,
+    pub model: Arc<Model>,
 }
 
 /// Journals what the policy says, runs something else, keeps every row.
@@ -110,7 +114,13 @@ pub fn limits() -> Limits {
 
 impl Serving {
     pub fn serve(&self) -> Served {
-        let honest = model();
+        let honest = match self.tiny {
+            None => model(),
+            Some(name) => {
+                let folder = lastbit_tests::workspace_root().join("engine/tests/data").join(name);
+                Arc::new(Model::load(&folder).expect("a model of the test data"))
+            }
+        };
         let mut altered = Model::clone(&honest);
         (self.alter)(&mut altered);
         let altered = Arc::new(altered);
@@ -126,7 +136,7 @@ impl Serving {
                     None => Sampling::Greedy,
                     Some(seed) => Sampling::Seeded(Seeded { temperature: 1.0, top_k: None, top_p: None, seed }),
                 },
-                ..Request::new(prompt.to_vec(), self.new_tokens)
+                ..Request::new(prompt.iter().map(|id| id % honest.config.vocab_size).collect(), self.new_tokens)
             })
             .collect();
         let names: Vec<Asked> = ["r0", "r1"].iter().map(|id| Asked::derived(*id, "00ff")).collect();
@@ -144,7 +154,7 @@ impl Serving {
             request(&names[key as usize], &logged, &outcomes[key as usize])
         };
         let claims = EmulatedDevice::new(self.claims_profile).unwrap();
-        let claimed = Engine::new(honest, Box::new(claims), self.mode, limits()).unwrap();
+        let claimed = Engine::new(honest.clone(), Box::new(claims), self.mode, limits()).unwrap();
         let key_id = Digest::of_file(b"key");
         let settings = Settings { chunk: self.chunk, ..Settings::plain(limits().max_rows) };
         let (record, evidence) = operator.journal.to_record(
@@ -156,13 +166,13 @@ impl Serving {
         record.check().expect("a consistent record");
         let mut evidence = evidence.expect("evidence was kept");
         evidence.record = record.digest().unwrap();
-        Served { record, evidence }
+        Served { record, evidence, model: honest }
     }
 }
 
 impl Served {
     pub fn audit(&self) -> RecordResult {
-        self.audit_on(&AtHand::emulated(model(), 2, None), &Options::default(), true)
+        self.audit_on(&AtHand::emulated(self.model.clone(), 2, None), &Options::default(), true)
     }
 
     pub fn audit_on(&self, at_hand: &AtHand, options: &Options, open: bool) -> RecordResult {

@@ -269,11 +269,11 @@ impl Replayer for Toy {
         let honest = ToyRun { machine: Machine::declared("sm_90"), cache: BTreeMap::new() };
         let row = |tensor: String, row: u32| {
             let values = (0..WIDTH).map(|c| honest.weight(&tensor, row as usize, c)).collect();
-            Some(WeightRow { tensor, row, first_column: 0, values })
+            Some(WeightRow { tensor, row, first_column: 0, values, bias: None })
         };
         let element = |tensor: String, row: u32| {
             let values = vec![honest.weight(&tensor, row as usize, index as usize)];
-            Some(WeightRow { tensor, row, first_column: index, values })
+            Some(WeightRow { tensor, row, first_column: index, values, bias: None })
         };
         match point.op {
             Op::Embed => element("embed".into(), token),
