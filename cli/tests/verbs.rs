@@ -215,3 +215,25 @@ fn emulator_profiles_show_rules_switches_and_marks() {
     }
     assert!(!out.contains("fp8-k16-split"), "a switch that nothing reads is not shown: {out}");
 }
+
+#[test]
+fn bench_gemm_names_every_shape_path_and_type() {
+    let report = json(0, &["bench", "gemm", "--json", "--rounds", "1"]);
+    assert_eq!(report["schema"], "lastbit/bench-gemm/v1");
+    let rows = report["rows"].as_array().unwrap();
+    for row in rows {
+        for figure in ["exact_gmac_s", "f32_gmac_s", "f32_over_exact"] {
+            assert!(row[figure].as_f64().unwrap() > 0.0, "{row}");
+        }
+    }
+    let has = |field: &str, value: &str| rows.iter().any(|row| row[field] == value);
+    for shape in ["512x512x512", "32x4096x4096", "1x16384x8192"] {
+        assert!(has("shape", shape), "{shape}");
+    }
+    assert!(has("path", "portable"));
+    for format in ["bf16", "f16", "tf32", "e4m3"] {
+        assert!(has("format", format), "{format}");
+    }
+    let (code, _, err) = run(&["bench", "gemm", "--profile", "sm_42"]);
+    assert!(code == 2 && err.contains("sm_42") && err.contains("sm_90"), "{err}");
+}

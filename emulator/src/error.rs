@@ -24,6 +24,24 @@ pub enum Error {
         /// The instruction, in PTX order.
         instruction: String,
     },
+    /// The instruction is modelled, but has no fast matrix product.
+    #[error(
+        "`{instruction}` of {profile} has no packed product: only truncated fused dot-adds with f32 accumulators have; use the reference, `Operation::dot`"
+    )]
+    UnsupportedGemm {
+        /// Profile name.
+        profile: &'static str,
+        /// The instruction, in PTX order.
+        instruction: String,
+    },
+    /// An operand of a matrix product does not fit it.
+    #[error("matrix product: {operand}: {problem}")]
+    GemmOperand {
+        /// `rows`, `weights` or `accumulators`.
+        operand: &'static str,
+        /// What is wrong, and what is expected.
+        problem: String,
+    },
     /// A caller passed the wrong number of registers.
     #[error("operand {operand} of `{instruction}` takes {expected} registers, not {found}")]
     FragmentCount {

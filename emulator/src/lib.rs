@@ -30,6 +30,7 @@ pub mod cuda_math;
 mod error;
 pub mod exec;
 pub mod format;
+pub mod gemm;
 pub mod mma;
 pub mod mufu;
 pub mod open;
@@ -39,6 +40,7 @@ pub mod round;
 pub mod scalar;
 pub mod simd;
 pub mod standing;
+mod threads;
 pub mod walk;
 
 pub use error::Error;

@@ -4,6 +4,7 @@
 //! ([`Level::Portable`]), for AVX2 and for AVX-512. The bits never depend on the level (each function is bit-compared
 //! with its scalar reference on every level the machine has); only the speed does.
 
+pub(crate) mod lanes;
 mod task;
 
 pub(crate) use task::Task;

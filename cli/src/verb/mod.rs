@@ -1,6 +1,7 @@
 //! The verbs, one file each.
 
 mod audit;
+mod bench;
 mod conformance;
 mod doctor;
 mod emulator;
@@ -21,6 +22,8 @@ pub enum Verb {
     /// Re-compute a log bit for bit, say what differs and why, and write a signed report
     #[command(after_help = EXIT_CODES)]
     Audit(audit::Args),
+    /// Measure how fast this machine computes tensor-core products bit for bit
+    Bench(bench::Args),
     /// Judge the emulator's arithmetic by vector files
     Conformance(conformance::Args),
     /// The main job on the model inside this binary: nine operators serve, eight of them cheat, every log is audited
@@ -56,6 +59,7 @@ impl Verb {
     pub fn run(self) -> anyhow::Result<Outcome> {
         match self {
             Verb::Audit(args) => audit::run(args),
+            Verb::Bench(args) => bench::run(args),
             Verb::Demo(args) => demo::run(args),
             Verb::Doctor(args) => doctor::run(args),
             Verb::Emulator(args) => emulator::run(args),

@@ -7,9 +7,9 @@ use super::block::{Block, Meter};
 use super::error::ExecError;
 use super::memory::Memory;
 use super::program::Program;
-use super::threads;
 use super::warp::Geometry;
 use crate::simd::Level;
+use crate::threads;
 
 /// A value for a kernel parameter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -42,7 +42,6 @@ mod memory;
 mod program;
 mod shared;
 mod slots;
-mod threads;
 mod types;
 mod warp;
 mod watch;

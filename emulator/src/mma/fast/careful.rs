@@ -5,9 +5,8 @@
 //! exactly when the specification does.
 
 use super::kernel::N;
-use super::lanes::Lanes;
 use crate::mma::{TFdpa, ZeroPolicy};
-use crate::round::rz32;
+use crate::simd::lanes::{Kernel, Lanes};
 
 /// One step of a tile: inputs, and the results of some columns.
 pub(super) struct Work<'a> {
@@ -41,9 +40,20 @@ fn exponents<S: Lanes>(s: S, bits: S::V, min_field: u32, zero: S::V) -> S::V {
     s.where_nonzero(magnitude, s.sub(field, s.splat(127)), zero)
 }
 
-/// Computes the columns that `work` asks for.
+/// Computes the columns that the work asks for.
+pub(super) struct Careful;
+
+impl Kernel for Careful {
+    type Call<'a> = Work<'a>;
+
+    #[inline(always)]
+    fn run<S: Lanes>(s: S, work: &mut Work<'_>) {
+        run(s, work);
+    }
+}
+
 #[inline(always)]
-pub(super) fn run<S: Lanes>(s: S, work: &mut Work<'_>) {
+fn run<S: Lanes>(s: S, work: &mut Work<'_>) {
     let TFdpa { fraction, zeros, floor, .. } = *work.params;
     let (zero, floor) = match zeros {
         ZeroPolicy::SentinelMinus126 => (-126, NONE),
@@ -77,34 +87,6 @@ pub(super) fn run<S: Lanes>(s: S, work: &mut Work<'_>) {
             sum = s.add_f64(sum, s.truncate_f64(s.mul_f64(product, up)));
         }
         let value = s.mul_f64(sum, s.power(s.sub(largest, splat(fraction))));
-        let (narrow, rest) = s.narrow_toward_zero(value);
-        s.store(narrow, &mut work.d[n]);
-        if rest != 0 {
-            let mut values = [0.0; 16];
-            s.store_f64(value, &mut values);
-            for r in 0..16 {
-                if rest >> r & 1 == 1 {
-                    work.d[n][r] = convert(values[r]);
-                }
-            }
-        }
-    }
-}
-
-/// `value` as f32, toward zero, with the rules of the final conversion.
-pub(super) fn convert(value: f64) -> u32 {
-    let bits = value.to_bits();
-    let (sign, field) = (bits >> 63, (bits >> 52 & 0x7ff) as i32);
-    if value.is_nan() {
-        0x7fff_ffff
-    } else if field >= 1023 + 128 {
-        (sign as u32) << 31 | 0x7f80_0000
-    } else if field == 0 {
-        // Zero: the smallest nonzero magnitude here is far above the subnormals of f64.
-        0
-    } else {
-        // The significand with its leading one, in units of 2^(field - 1023 - 52).
-        let significand = i128::from(bits & ((1 << 52) - 1) | 1 << 52);
-        rz32(if sign == 0 { significand } else { -significand }, field - 1023 - 52)
+        s.store(s.narrow_toward_zero(value), &mut work.d[n]);
     }
 }

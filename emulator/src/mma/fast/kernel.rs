@@ -1,10 +1,10 @@
 //! The kernel: one text for every set of vector instructions.
 
-use super::careful::Work;
-use super::lanes::Lanes;
+use super::Call;
+use super::careful::{Careful, Work};
 use super::operand::{A, B, Operand, halves};
-use super::{Call, Kernel};
 use crate::mma::TFdpa;
+use crate::simd::lanes::{Kernel, Lanes};
 use std::marker::PhantomData;
 
 /// Columns of the tile.
@@ -58,6 +58,8 @@ struct Operands<'a, V> {
 }
 
 impl<T: Operand, H: Hooks, const PAIRS: usize, const BLOCKS: usize> Kernel for Dense<T, H, PAIRS, BLOCKS> {
+    type Call<'a> = Call<'a>;
+
     #[inline(always)]
     fn run<S: Lanes>(s: S, call: &mut Call<'_>) {
         let a = T::a::<S, PAIRS>(s, call.a);
@@ -272,7 +274,7 @@ fn recompute<S: Lanes, T: Operand, const PAIRS: usize, const BLOCKS: usize>(
     for n in 0..N {
         s.store(c[n], &mut work.c[n]);
     }
-    s.careful(&mut work);
+    s.outlined::<Careful>(&mut work);
     for n in 0..N {
         if columns[n] {
             found.d[n] = s.load(&work.d[n]);

@@ -31,21 +31,15 @@
 //! limit (infinities and NaNs among them) take the [`careful`] path: the same sum in f64, which holds every product and every scale
 //! exactly, at a quarter of the speed.
 //!
-//! One text serves AVX-512, AVX2 and plain Rust ([`lanes::Lanes`]). Every level is compared bit for bit with
+//! One text serves AVX-512, AVX2 and plain Rust ([`Lanes`](crate::simd::lanes::Lanes)). Every level is compared bit for bit with
 //! [`TFdpa::dot`](super::TFdpa::dot), and deliberate mistakes in the steps above are shown to be noticed.
 
 #![allow(clippy::needless_range_loop)] // Index loops of constant length read like the lanes they are, and always unroll.
 #![allow(unsafe_code)] // Only to call a kernel compiled for instructions that were detected.
 
-#[cfg(target_arch = "x86_64")]
-mod avx2;
-#[cfg(target_arch = "x86_64")]
-mod avx512;
 mod careful;
 mod kernel;
-mod lanes;
 mod operand;
-mod portable;
 #[cfg(test)]
 mod tests;
 
@@ -53,6 +47,9 @@ use super::layout::{Layout, Register};
 use super::{Conversion, TFdpa, Types};
 use crate::format::Elem;
 use crate::simd::Level;
+use crate::simd::lanes::{Kernel, portable};
+#[cfg(target_arch = "x86_64")]
+use crate::simd::lanes::{avx2, avx512};
 use kernel::{Dense, Hooks, Production};
 use operand::{Bf16, F16, Operand, Tf32};
 
@@ -63,11 +60,6 @@ pub(super) struct Call<'a> {
     pub b: &'a [&'a Register],
     pub c: &'a [&'a Register],
     pub d: &'a mut [Register],
-}
-
-/// Something to compile for each set of vector instructions.
-trait Kernel {
-    fn run<S: lanes::Lanes>(lanes: S, call: &mut Call<'_>);
 }
 
 /// A compiled kernel. To call one, the machine must have the instructions it was compiled for.

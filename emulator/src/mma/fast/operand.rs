@@ -1,7 +1,7 @@
 //! Operands taken apart: f32 values for the products, exponent words for the alignment.
 
-use super::lanes::Lanes;
 use crate::mma::layout::Register;
+use crate::simd::lanes::Lanes;
 
 /// A: rows are lanes. `2 * PAIRS` values by k, `PAIRS` words; the rest is unused.
 pub(super) struct A<V> {

@@ -1,6 +1,5 @@
 //! The fast path against the reference, on every level this machine has.
 
-mod lanes;
 mod mutants;
 mod tiles;
 

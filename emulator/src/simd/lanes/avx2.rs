@@ -2,28 +2,26 @@
 
 #![allow(unsafe_code)]
 
-use super::careful;
-use super::lanes::Lanes;
-use super::{Call, Kernel};
+use super::{Kernel, Lanes};
 use std::arch::x86_64::*;
 
 /// Proof that AVX2 and F16C are there.
 #[derive(Clone, Copy)]
-pub(super) struct Avx2(());
+pub(crate) struct Avx2(());
 
 /// Runs a kernel compiled for AVX2.
 ///
 /// # Safety
 /// The machine has what [`crate::simd::Level::Avx2`] names.
 #[target_feature(enable = "avx2,fma,f16c,bmi1,bmi2,lzcnt")]
-pub(super) unsafe fn run<K: Kernel>(call: &mut Call<'_>) {
+pub(crate) unsafe fn run<K: Kernel>(call: &mut K::Call<'_>) {
     K::run(Avx2(()), call);
 }
 
 #[target_feature(enable = "avx2,fma,f16c,bmi1,bmi2,lzcnt")]
 #[inline(never)]
-fn careful_run(s: Avx2, work: &mut careful::Work<'_>) {
-    careful::run(s, work);
+fn out_of_line<K: Kernel>(s: Avx2, call: &mut K::Call<'_>) {
+    K::run(s, call);
 }
 
 /// Calls intrinsics that only need the instructions.
@@ -73,6 +71,44 @@ fn widen(a: __m256i) -> (__m256i, __m256i) {
     })
 }
 
+/// Lanes of 64 bits whose magnitude is above `limit`.
+#[inline(always)]
+fn above(magnitude: __m256i, limit: i64) -> __m256i {
+    op!(_mm256_cmpgt_epi64(magnitude, _mm256_set1_epi64x(limit)))
+}
+
+/// Four f64 by the rules of the final conversion: f32 bits in the low halves, packed in either 128-bit lane. (Functions, not closures:
+/// only those are sure to be compiled for the instructions of their caller.)
+#[inline(always)]
+fn narrow(a: __m256d) -> __m256i {
+    op!({
+        let bits = _mm256_castpd_si256(a);
+        let magnitude = _mm256_srli_epi64::<1>(_mm256_slli_epi64::<1>(bits));
+        // Dropping bits is truncation, where the result is a normal number.
+        let normal = _mm256_srli_epi64::<29>(_mm256_sub_epi64(magnitude, _mm256_set1_epi64x((1023 - 127) << 52)));
+        // Below 2^-126: the significand in units of 2^-149. Shifts of 64 and more give 0.
+        let field = _mm256_srli_epi64::<52>(magnitude);
+        let fraction = _mm256_srli_epi64::<12>(_mm256_slli_epi64::<12>(bits));
+        let significand = _mm256_or_si256(fraction, _mm256_set1_epi64x(1 << 52));
+        let subnormal = _mm256_srlv_epi64(significand, _mm256_sub_epi64(_mm256_set1_epi64x(926), field));
+        let mut out = _mm256_blendv_epi8(subnormal, normal, above(magnitude, ((1023 - 126) << 52) - 1));
+        let infinity = _mm256_set1_epi64x(0x7f80_0000);
+        out = _mm256_blendv_epi8(out, infinity, above(magnitude, ((1023 + 128) << 52) - 1));
+        // The sign, unless the result is zero or NaN.
+        let sign = _mm256_and_si256(_mm256_srli_epi64::<32>(bits), _mm256_set1_epi64x(1 << 31));
+        let zero = _mm256_cmpeq_epi64(out, _mm256_setzero_si256());
+        out = _mm256_or_si256(out, _mm256_andnot_si256(zero, sign));
+        out = _mm256_blendv_epi8(out, _mm256_set1_epi64x(0x7fff_ffff), above(magnitude, 2047 << 52));
+        _mm256_permutevar8x32_epi32(out, _mm256_setr_epi32(0, 2, 4, 6, 0, 2, 4, 6))
+    })
+}
+
+/// `2^(field - 1023)` for four fields.
+#[inline(always)]
+fn power_of(field: __m128i) -> __m256d {
+    op!(_mm256_castsi256_pd(_mm256_slli_epi64::<52>(_mm256_cvtepu32_epi64(field))))
+}
+
 /// Eight rows of four as four columns of eight.
 #[inline(always)]
 fn transpose_8x4(rows: [__m256i; 4]) -> [__m256i; 4] {
@@ -113,6 +149,7 @@ fn transpose_8x4_back(columns: [__m256i; 4]) -> [__m256i; 4] {
 impl Lanes for Avx2 {
     type V = V;
     type D = D;
+    const ROWS: usize = 4;
 
     #[inline(always)]
     fn load(self, from: &[u32; 16]) -> V {
@@ -206,6 +243,10 @@ impl Lanes for Avx2 {
         !self.signs(zero)
     }
     #[inline(always)]
+    fn max_bytes(self, a: V, b: V) -> V {
+        both!(_mm256_max_epu8(a, b))
+    }
+    #[inline(always)]
     fn max_halves(self, a: V, b: V) -> V {
         both!(_mm256_max_epu16(a, b))
     }
@@ -223,6 +264,18 @@ impl Lanes for Avx2 {
             _mm256_castps_si256(_mm256_mul_ps(_mm256_castsi256_ps(a[0]), _mm256_castsi256_ps(b[0]))),
             _mm256_castps_si256(_mm256_mul_ps(_mm256_castsi256_ps(a[1]), _mm256_castsi256_ps(b[1]))),
         ])
+    }
+    #[inline(always)]
+    fn fma(self, a: V, b: V, c: V) -> V {
+        let half = |i: usize| {
+            let [a, b, c] = [a[i], b[i], c[i]];
+            op!(_mm256_castps_si256(_mm256_fmadd_ps(
+                _mm256_castsi256_ps(a),
+                _mm256_castsi256_ps(b),
+                _mm256_castsi256_ps(c)
+            )))
+        };
+        [half(0), half(1)]
     }
     #[inline(always)]
     fn truncate(self, a: V) -> V {
@@ -278,14 +331,17 @@ impl Lanes for Avx2 {
     fn power(self, a: V) -> D {
         let field = self.add(a, self.splat(1023));
         op!({
-            let quarter = |a: __m128i| _mm256_castsi256_pd(_mm256_slli_epi64::<52>(_mm256_cvtepu32_epi64(a)));
             [
-                quarter(_mm256_castsi256_si128(field[0])),
-                quarter(_mm256_extracti128_si256::<1>(field[0])),
-                quarter(_mm256_castsi256_si128(field[1])),
-                quarter(_mm256_extracti128_si256::<1>(field[1])),
+                power_of(_mm256_castsi256_si128(field[0])),
+                power_of(_mm256_extracti128_si256::<1>(field[0])),
+                power_of(_mm256_castsi256_si128(field[1])),
+                power_of(_mm256_extracti128_si256::<1>(field[1])),
             ]
         })
+    }
+    #[inline(always)]
+    fn splat_f64(self, value: f64) -> D {
+        op!([_mm256_set1_pd(value); 4])
     }
     #[inline(always)]
     fn mul_f64(self, a: D, b: D) -> D {
@@ -316,31 +372,13 @@ impl Lanes for Avx2 {
         ])
     }
     #[inline(always)]
-    fn narrow_toward_zero(self, a: D) -> (V, u16) {
-        let (mut out, mut rest) = ([[0; 8]; 2], 0);
-        for quarter in 0..4 {
-            op!({
-                // Dropping bits is truncation, where the result is a normal number: 2^-126 to 2^128.
-                let bits = _mm256_castpd_si256(a[quarter]);
-                let magnitude = _mm256_srli_epi64::<1>(_mm256_slli_epi64::<1>(bits));
-                let low = _mm256_set1_epi64x(((1023 - 126) << 52) - 1);
-                let high = _mm256_set1_epi64x((1023 + 128) << 52);
-                let normal = _mm256_and_si256(_mm256_cmpgt_epi64(magnitude, low), _mm256_cmpgt_epi64(high, magnitude));
-                let zero = _mm256_cmpeq_epi64(magnitude, _mm256_setzero_si256());
-                let rebased = _mm256_sub_epi64(magnitude, _mm256_set1_epi64x((1023 - 127) << 52));
-                let sign = _mm256_and_si256(_mm256_srli_epi64::<32>(bits), _mm256_set1_epi64x(1 << 31));
-                let narrow = _mm256_or_si256(_mm256_srli_epi64::<29>(rebased), sign);
-                let kept = _mm256_and_si256(narrow, normal);
-                let packed = _mm256_permutevar8x32_epi32(kept, _mm256_setr_epi32(0, 2, 4, 6, 0, 0, 0, 0));
-                let to = out[quarter / 2].as_mut_ptr().add(quarter % 2 * 4);
-                // The reference `out` covers the 16 bytes written: quarter is below 4.
-                _mm_storeu_si128(to.cast(), _mm256_castsi256_si128(packed));
-                let done = _mm256_movemask_pd(_mm256_castsi256_pd(_mm256_or_si256(normal, zero)));
-                rest |= (!done as u16 & 15) << (4 * quarter);
-            });
-        }
-        (self.load(out.as_flattened().try_into().expect("sixteen lanes")), rest)
+    fn narrow_toward_zero(self, a: D) -> V {
+        op!([
+            _mm256_blend_epi32::<0xf0>(narrow(a[0]), narrow(a[1])),
+            _mm256_blend_epi32::<0xf0>(narrow(a[2]), narrow(a[3])),
+        ])
     }
+    #[cfg(test)]
     #[inline(always)]
     fn store_f64(self, a: D, to: &mut [f64; 16]) {
         let (quarters, _) = to.as_chunks_mut::<4>();
@@ -360,8 +398,13 @@ impl Lanes for Avx2 {
         op!([_mm256_blendv_epi8(a[0], otherwise[0], zero[0]), _mm256_blendv_epi8(a[1], otherwise[1], zero[1])])
     }
     #[inline(always)]
-    fn careful(self, work: &mut careful::Work<'_>) {
+    fn prefetch(self, line: *const u32) {
+        // SAFETY: as `op`; a prefetch reads nothing and never faults.
+        unsafe { _mm_prefetch::<_MM_HINT_T1>(line.cast()) }
+    }
+    #[inline(always)]
+    fn outlined<K: Kernel>(self, call: &mut K::Call<'_>) {
         // SAFETY: as `op`.
-        unsafe { careful_run(self, work) }
+        unsafe { out_of_line::<K>(self, call) }
     }
 }

@@ -1,11 +1,9 @@
 //! Each operation of each level against plain Rust.
 
-use super::*;
-use crate::mma::fast::Kernel;
-use crate::mma::fast::lanes::Lanes;
-use crate::mma::fast::portable::Portable;
-#[cfg(target_arch = "x86_64")]
-use crate::mma::fast::{avx2, avx512};
+use crate::scalar::{self, Mods};
+use crate::simd::Level;
+use crate::simd::lanes::portable::Portable;
+use crate::simd::lanes::{self, Kernel, Lanes};
 
 /// Sixteen words that mix boundaries with noise.
 fn words(seed: u32) -> [u32; 16] {
@@ -55,7 +53,9 @@ macro_rules! same {
 }
 
 impl Kernel for Check {
-    fn run<S: Lanes>(s: S, _: &mut Call<'_>) {
+    type Call<'a> = ();
+
+    fn run<S: Lanes>(s: S, (): &mut ()) {
         for seed in 0..400 {
             let i = [words(4 * seed), words(4 * seed + 1), words(4 * seed + 2), words(4 * seed + 3)];
             let two = [i[0], i[1]];
@@ -64,6 +64,7 @@ impl Kernel for Check {
             same!(s, two, |l, [a, b]| l.and(a, b));
             same!(s, two, |l, [a, b]| l.or(a, b));
             same!(s, two, |l, [a, b]| l.max_halves(a, b));
+            same!(s, two, |l, [a, b]| l.max_bytes(a, b));
             same!(s, [i[0], i[1], i[2]], |l, [p, c, t]| l.overflow(p, c, t));
             same!(s, two, |l, [a, b]| l.max_unsigned(a, b));
             same!(s, two, |l, [a, b]| l.min_unsigned(a, b));
@@ -97,6 +98,22 @@ impl Kernel for Check {
     }
 }
 
+/// The final conversion, by the integer code.
+fn converted(value: f64) -> u32 {
+    let bits = value.to_bits();
+    let (sign, field) = (bits >> 63, (bits >> 52 & 0x7ff) as i32);
+    if value.is_nan() {
+        0x7fff_ffff
+    } else if value.is_infinite() {
+        (sign as u32) << 31 | 0x7f80_0000
+    } else if field == 0 {
+        0
+    } else {
+        let significand = i128::from(bits & ((1 << 52) - 1) | 1 << 52);
+        crate::round::rz32(if sign == 0 { significand } else { -significand }, field - 1023 - 52)
+    }
+}
+
 /// The operations on f64, on floats of every size.
 struct CheckF64;
 
@@ -108,7 +125,9 @@ fn doubles<S: Lanes>(s: S, a: [u32; 16], b: [u32; 16], e: [u32; 16]) -> [S::D; 3
 }
 
 impl Kernel for CheckF64 {
-    fn run<S: Lanes>(s: S, _: &mut Call<'_>) {
+    type Call<'a> = ();
+
+    fn run<S: Lanes>(s: S, (): &mut ()) {
         for seed in 0..2_000 {
             let (mut a, b) = (words(3 * seed), words(3 * seed + 1));
             a[seed as usize % 16] = [0, 0x7f80_0000, 0xff80_0000, 0x8000_0000][seed as usize / 16 % 4];
@@ -122,18 +141,10 @@ impl Kernel for CheckF64 {
                 for i in 0..16 {
                     assert!(stored[i].to_bits() == plain[i].to_bits() || stored[i].is_nan() && plain[i].is_nan());
                 }
-                let ((narrow, rest), (plain_narrow, plain_rest)) =
-                    (s.narrow_toward_zero(ours), Portable.narrow_toward_zero(plain));
                 let mut out = [0; 16];
-                s.store(narrow, &mut out);
+                s.store(s.narrow_toward_zero(ours), &mut out);
                 for i in 0..16 {
-                    let (rest, plain_rest) = (rest >> i & 1 == 1, plain_rest >> i & 1 == 1);
-                    // A level may finish more than plain Rust, not less, and what both finish is the same.
-                    assert!(plain_rest || !rest, "{:e}", plain[i]);
-                    assert!(plain_rest || out[i] == plain_narrow[i], "{:e}", plain[i]);
-                    if !rest {
-                        assert_eq!(out[i], crate::mma::fast::careful::convert(plain[i]), "{:e}", plain[i]);
-                    }
+                    assert_eq!(out[i], converted(plain[i]), "{:e}", plain[i]);
                 }
             }
         }
@@ -149,11 +160,51 @@ fn f64_operations_agree_with_plain_rust() {
     assert!(Portable.truncate_f64([f64::NAN; 16])[0].is_nan());
 }
 
+/// The fused multiply-add, by the integer code of the scalar operation.
+struct Fused;
+
+impl Kernel for Fused {
+    type Call<'a> = ();
+
+    fn run<S: Lanes>(s: S, (): &mut ()) {
+        let nan = |bits: u32| bits & 0x7fff_ffff > 0x7f80_0000;
+        for seed in 0..40_000 {
+            let [mut a, b, mut c] = [words(3 * seed), words(3 * seed + 1), words(3 * seed + 2)];
+            for i in 0..16 {
+                let product = f32::from_bits(a[i]) * f32::from_bits(b[i]);
+                match (seed as usize + i) % 5 {
+                    // Exponents near each other, so that c reaches the product's last bits.
+                    0 => c[i] = product.to_bits().wrapping_add(c[i] % 0x1800_0000).wrapping_sub(0x0c00_0000),
+                    // Cancellation, exact or nearly.
+                    1 => c[i] = (-product).to_bits() ^ (c[i] & 1),
+                    // Products and sums around the smallest numbers.
+                    2 => (a[i], c[i]) = (a[i] & 0x81ff_ffff | 0x1000_0000, c[i] & 0x80ff_ffff),
+                    _ => {}
+                }
+            }
+            let mut out = [0; 16];
+            s.store(s.fma(s.load(&a), s.load(&b), s.load(&c)), &mut out);
+            for i in 0..16 {
+                let expected = scalar::fma::<scalar::F32>(a[i], b[i], c[i], Mods::RN);
+                let (x, y, z) = (a[i], b[i], c[i]);
+                assert!(out[i] == expected || nan(out[i]) && nan(expected), "{x:x} * {y:x} + {z:x}: {:x}", out[i]);
+            }
+        }
+    }
+}
+
+#[test]
+fn fused_multiply_add_rounds_once() {
+    on_every_level::<Fused>();
+}
+
 /// All f16 but NaNs, whose payload is nobody's business here.
 struct Widen;
 
 impl Kernel for Widen {
-    fn run<S: Lanes>(s: S, _: &mut Call<'_>) {
+    type Call<'a> = ();
+
+    fn run<S: Lanes>(s: S, (): &mut ()) {
         for first in (0..=0xffff_u32).step_by(16) {
             let pairs = std::array::from_fn(|i| (first + i as u32) | (0xffff - first - i as u32) << 16);
             let (low, high) = s.widen_f16(s.load(&pairs));
@@ -171,17 +222,9 @@ impl Kernel for Widen {
     }
 }
 
-fn on_every_level<K: Kernel>() {
-    let params = Subject::new(COVERED[0], ZeroPolicy::Exclude).params;
-    let mut call = Call { params: &params, a: &[], b: &[], c: &[], d: &mut [] };
-    K::run(Portable, &mut call);
-    #[cfg(target_arch = "x86_64")]
-    if Level::detect() >= Level::Avx2 {
-        Path(avx2::run::<K>).run(&mut call);
-    }
-    #[cfg(target_arch = "x86_64")]
-    if Level::detect() >= Level::Avx512 {
-        Path(avx512::run::<K>).run(&mut call);
+fn on_every_level<K: for<'a> Kernel<Call<'a> = ()>>() {
+    for level in Level::available() {
+        lanes::run::<K>(level, &mut ());
     }
 }
 

@@ -2,28 +2,26 @@
 
 #![allow(unsafe_code)]
 
-use super::careful;
-use super::lanes::Lanes;
-use super::{Call, Kernel};
+use super::{Kernel, Lanes};
 use std::arch::x86_64::*;
 
 /// Proof that AVX-512 F, BW, DQ and VL, AVX2 and F16C are there.
 #[derive(Clone, Copy)]
-pub(super) struct Avx512(());
+pub(crate) struct Avx512(());
 
 /// Runs a kernel compiled for AVX-512.
 ///
 /// # Safety
 /// The machine has what [`crate::simd::Level::Avx512`] names.
 #[target_feature(enable = "avx512f,avx512bw,avx512cd,avx512dq,avx512vl,avx2,fma,f16c,bmi1,bmi2,lzcnt")]
-pub(super) unsafe fn run<K: Kernel>(call: &mut Call<'_>) {
+pub(crate) unsafe fn run<K: Kernel>(call: &mut K::Call<'_>) {
     K::run(Avx512(()), call);
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512cd,avx512dq,avx512vl,avx2,fma,f16c,bmi1,bmi2,lzcnt")]
 #[inline(never)]
-fn careful_run(s: Avx512, work: &mut careful::Work<'_>) {
-    careful::run(s, work);
+fn out_of_line<K: Kernel>(s: Avx512, call: &mut K::Call<'_>) {
+    K::run(s, call);
 }
 
 /// Calls an intrinsic that only needs the instructions.
@@ -39,6 +37,7 @@ type D = [__m512d; 2];
 impl Lanes for Avx512 {
     type V = __m512i;
     type D = D;
+    const ROWS: usize = 8;
 
     #[inline(always)]
     fn load(self, from: &[u32; 16]) -> __m512i {
@@ -108,6 +107,10 @@ impl Lanes for Avx512 {
         op!(_mm512_test_epi32_mask(a, a))
     }
     #[inline(always)]
+    fn max_bytes(self, a: __m512i, b: __m512i) -> __m512i {
+        op!(_mm512_max_epu8(a, b))
+    }
+    #[inline(always)]
     fn max_halves(self, a: __m512i, b: __m512i) -> __m512i {
         op!(_mm512_max_epu16(a, b))
     }
@@ -118,6 +121,14 @@ impl Lanes for Avx512 {
     #[inline(always)]
     fn mul(self, a: __m512i, b: __m512i) -> __m512i {
         op!(_mm512_castps_si512(_mm512_mul_ps(_mm512_castsi512_ps(a), _mm512_castsi512_ps(b))))
+    }
+    #[inline(always)]
+    fn fma(self, a: __m512i, b: __m512i, c: __m512i) -> __m512i {
+        op!(_mm512_castps_si512(_mm512_fmadd_ps(
+            _mm512_castsi512_ps(a),
+            _mm512_castsi512_ps(b),
+            _mm512_castsi512_ps(c)
+        )))
     }
     #[inline(always)]
     fn truncate(self, a: __m512i) -> __m512i {
@@ -203,6 +214,10 @@ impl Lanes for Avx512 {
         })
     }
     #[inline(always)]
+    fn splat_f64(self, value: f64) -> D {
+        op!([_mm512_set1_pd(value); 2])
+    }
+    #[inline(always)]
     fn mul_f64(self, a: D, b: D) -> D {
         op!([_mm512_mul_pd(a[0], b[0]), _mm512_mul_pd(a[1], b[1])])
     }
@@ -218,19 +233,24 @@ impl Lanes for Avx512 {
         ])
     }
     #[inline(always)]
-    fn narrow_toward_zero(self, a: D) -> (__m512i, u16) {
+    fn narrow_toward_zero(self, a: D) -> __m512i {
         op!({
             let half = |a: __m512d| _mm512_cvt_roundpd_ps::<{ _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC }>(a);
             let low = _mm512_castsi256_si512(_mm256_castps_si256(half(a[0])));
             let all = _mm512_inserti64x4::<1>(low, _mm256_castps_si256(half(a[1])));
-            // Toward zero, an overflow stops at the largest finite number.
+            // Toward zero, an overflow stops at the largest finite number; one more in the bits is infinity.
             let limit = _mm512_set1_pd(f64::from_bits((1023 + 128) << 52));
-            let beyond = |a: __m512d| u16::from(_mm512_cmp_pd_mask::<_CMP_NLT_UQ>(_mm512_abs_pd(a), limit));
+            let beyond = |a: __m512d| u16::from(_mm512_cmp_pd_mask::<_CMP_GE_OQ>(_mm512_abs_pd(a), limit));
+            let sign = _mm512_and_si512(all, _mm512_set1_epi32(i32::MIN));
+            let infinity = _mm512_or_si512(sign, _mm512_set1_epi32(0x7f80_0000));
+            let all = _mm512_mask_mov_epi32(all, beyond(a[0]) | beyond(a[1]) << 8, infinity);
+            let nan = |a: __m512d| u16::from(_mm512_cmp_pd_mask::<_CMP_UNORD_Q>(a, a));
+            let all = _mm512_mask_mov_epi32(all, nan(a[0]) | nan(a[1]) << 8, _mm512_set1_epi32(0x7fff_ffff));
             let magnitude = _mm512_slli_epi32::<1>(all);
-            let rest = beyond(a[0]) | beyond(a[1]) << 8;
-            (_mm512_maskz_mov_epi32(_mm512_test_epi32_mask(magnitude, magnitude), all), rest)
+            _mm512_maskz_mov_epi32(_mm512_test_epi32_mask(magnitude, magnitude), all)
         })
     }
+    #[cfg(test)]
     #[inline(always)]
     fn store_f64(self, a: D, to: &mut [f64; 16]) {
         let (halves, _) = to.as_chunks_mut::<8>();
@@ -248,8 +268,13 @@ impl Lanes for Avx512 {
         op!(_mm512_mask_mov_epi32(otherwise, _mm512_test_epi32_mask(test, test), a))
     }
     #[inline(always)]
-    fn careful(self, work: &mut careful::Work<'_>) {
+    fn prefetch(self, line: *const u32) {
+        // SAFETY: as `op`; a prefetch reads nothing and never faults.
+        unsafe { _mm_prefetch::<_MM_HINT_T1>(line.cast()) }
+    }
+    #[inline(always)]
+    fn outlined<K: Kernel>(self, call: &mut K::Call<'_>) {
         // SAFETY: as `op`.
-        unsafe { careful_run(self, work) }
+        unsafe { out_of_line::<K>(self, call) }
     }
 }

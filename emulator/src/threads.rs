@@ -1,4 +1,4 @@
-//! Threads that launches share.
+//! Threads that launches and matrix products share.
 //!
 //! A model's step is many short launches; starting threads for each would cost more than some of them take. So a pool
 //! of each size asked for is kept.
@@ -14,7 +14,7 @@ static POOLS: Mutex<BTreeMap<usize, Arc<ThreadPool>>> = Mutex::new(BTreeMap::new
 ///
 /// The caller starts at once and the others join as they wake: a short launch is not held up by them. Where the system
 /// refuses to start threads, the caller does everything: the result is the same, later.
-pub(super) fn run(threads: usize, work: impl Fn() + Sync) {
+pub(crate) fn run(threads: usize, work: impl Fn() + Sync) {
     let helpers = threads - 1;
     match if helpers > 0 { pool(helpers) } else { None } {
         Some(pool) => pool.in_place_scope(|scope| {

@@ -1,11 +1,10 @@
 //! The lanes in plain Rust, for any target. LLVM vectorises the loops with what the target guarantees.
 
-use super::careful;
-use super::lanes::Lanes;
+use super::{Kernel, Lanes};
 
 /// Needs nothing.
 #[derive(Clone, Copy)]
-pub(super) struct Portable;
+pub(crate) struct Portable;
 
 type V = [u32; 16];
 
@@ -41,9 +40,45 @@ fn mask(f: impl Fn(usize) -> bool) -> u16 {
     out
 }
 
+/// `value` as f32 by the rules of the final conversion.
+#[inline(always)]
+fn narrow(value: f64) -> u32 {
+    let bits = value.to_bits();
+    let magnitude = bits << 1 >> 1;
+    let field = (magnitude >> 52) as i64;
+    // Dropping bits is truncation: of a normal number, or of the significand in units of 2^-149.
+    let normal = (magnitude.wrapping_sub((1023 - 127) << 52) >> 29) as u32;
+    let significand = bits & ((1 << 52) - 1) | 1 << 52;
+    let subnormal = (significand >> (926 - field).clamp(0, 63)) as u32;
+    let finite = if field > 1023 - 127 { normal } else { subnormal };
+    let clamped = if field >= 1023 + 128 { 0x7f80_0000 } else { finite };
+    let sign = if clamped == 0 { 0 } else { (bits >> 63 << 31) as u32 };
+    if magnitude > 2047 << 52 { 0x7fff_ffff } else { sign | clamped }
+}
+
+/// IEEE 754's fusedMultiplyAdd of f32 without an instruction for it: the product is exact in f64, the sum there is rounded to odd (to
+/// the neighbour whose last bit is set, unless exact), which leaves the one rounding to f32 what it would be from the exact sum.
+#[inline(always)]
+fn fma(a: u32, b: u32, c: u32) -> u32 {
+    let product = f64::from(f32::from_bits(a)) * f64::from(f32::from_bits(b));
+    let c = f64::from(f32::from_bits(c));
+    let sum = product + c;
+    // What the sum lost, exactly (Knuth's TwoSum; nothing overflows or underflows in f64). NaN for specials, which need no mending.
+    let part = sum - product;
+    let lost = (product - (sum - part)) + (c - part);
+    let bits = sum.to_bits();
+    // Up or down by one in the bits, where the sum is inexact and its last bit is clear.
+    let inexact = (lost > 0.0) | (lost < 0.0);
+    let away = (lost > 0.0) == (sum > 0.0);
+    let step = if away { 1 } else { u64::MAX };
+    let odd = if inexact & (bits & 1 == 0) { bits.wrapping_add(step) } else { bits };
+    (f64::from_bits(odd) as f32).to_bits()
+}
+
 impl Lanes for Portable {
     type V = V;
     type D = [f64; 16];
+    const ROWS: usize = 4;
 
     #[inline(always)]
     fn load(self, from: &[u32; 16]) -> V {
@@ -123,6 +158,15 @@ impl Lanes for Portable {
         mask(|i| a[i] != 0)
     }
     #[inline(always)]
+    fn max_bytes(self, a: V, b: V) -> V {
+        let mut out = [0; 16];
+        for i in 0..16 {
+            let (a, b) = (a[i].to_le_bytes(), b[i].to_le_bytes());
+            out[i] = u32::from_le_bytes([a[0].max(b[0]), a[1].max(b[1]), a[2].max(b[2]), a[3].max(b[3])]);
+        }
+        out
+    }
+    #[inline(always)]
     fn max_halves(self, a: V, b: V) -> V {
         zip(a, b, |a, b| (a & 0xffff).max(b & 0xffff) | (a & 0xffff_0000).max(b & 0xffff_0000))
     }
@@ -133,6 +177,14 @@ impl Lanes for Portable {
     #[inline(always)]
     fn mul(self, a: V, b: V) -> V {
         zip(a, b, |a, b| (f32::from_bits(a) * f32::from_bits(b)).to_bits())
+    }
+    #[inline(always)]
+    fn fma(self, a: V, b: V, c: V) -> V {
+        let mut out = [0; 16];
+        for i in 0..16 {
+            out[i] = fma(a[i], b[i], c[i]);
+        }
+        out
     }
     #[inline(always)]
     fn truncate(self, a: V) -> V {
@@ -217,6 +269,10 @@ impl Lanes for Portable {
         out
     }
     #[inline(always)]
+    fn splat_f64(self, value: f64) -> [f64; 16] {
+        [value; 16]
+    }
+    #[inline(always)]
     fn mul_f64(self, a: [f64; 16], b: [f64; 16]) -> [f64; 16] {
         let mut out = [0.0; 16];
         for i in 0..16 {
@@ -246,19 +302,14 @@ impl Lanes for Portable {
         out
     }
     #[inline(always)]
-    fn narrow_toward_zero(self, a: [f64; 16]) -> (V, u16) {
-        let (mut out, mut rest) = ([0; 16], 0);
+    fn narrow_toward_zero(self, a: [f64; 16]) -> V {
+        let mut out = [0; 16];
         for i in 0..16 {
-            let bits = a[i].to_bits();
-            // Dropping bits is truncation, where the result is a normal number.
-            let field = (bits >> 52 & 0x7ff) as i64 - (1023 - 127);
-            let normal = (1..255).contains(&field);
-            let narrow = (bits >> 63) << 31 | (field as u64 & 0xff) << 23 | bits >> 29 & 0x007f_ffff;
-            out[i] = if normal { narrow as u32 } else { 0 };
-            rest |= u16::from(!normal && bits << 1 != 0) << i;
+            out[i] = narrow(a[i]);
         }
-        (out, rest)
+        out
     }
+    #[cfg(test)]
     #[inline(always)]
     fn store_f64(self, a: [f64; 16], to: &mut [f64; 16]) {
         *to = a;
@@ -275,8 +326,10 @@ impl Lanes for Portable {
         }
         out
     }
+    #[inline(always)]
+    fn prefetch(self, _: *const u32) {}
     #[inline(never)]
-    fn careful(self, work: &mut careful::Work<'_>) {
-        careful::run(self, work);
+    fn outlined<K: Kernel>(self, call: &mut K::Call<'_>) {
+        K::run(self, call);
     }
 }

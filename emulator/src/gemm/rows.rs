@@ -1,0 +1,140 @@
+//! A packed: tiles of rows, k by k, as f32 values beside exponents.
+
+use super::element::{Element, Facts, RESCALE, Reader, container, field, min_field, small};
+use super::error::operand_size;
+use super::weights::{PAD, RUN, largest};
+use crate::Error;
+use crate::format::Elem;
+
+/// Rows of a tile where there are many.
+pub(super) const TALL: usize = 8;
+/// The most rows that are worth the kernel that reads weights as they are stored.
+const FEW: usize = 12;
+/// Rows of a tile there.
+const LOW: usize = 4;
+
+/// The rows of a product, packed for it: `M` rows of A, each `K` elements.
+///
+/// Shape: given as `(M, K)`, row-major. Size: 8 bytes an element.
+#[derive(Clone, Debug)]
+pub struct Rows {
+    pub(super) elem: Elem,
+    pub(super) m: usize,
+    pub(super) k: usize,
+    k_pad: usize,
+    /// Rows of a tile: [`TALL`], or 1, 2 or [`LOW`] where the exponents are pairs of 16 bits.
+    pub(super) height: usize,
+    /// f32 bits, times `2^-RESCALE` where the type is small, `(tile, k, row)`.
+    values: Vec<u32>,
+    /// `(tile, k, row)`: four times the byte `max(field - 63, 0)`, or twice the word `field << 7`.
+    exponents: Vec<u32>,
+    /// The largest exponent field, by tile and run of k.
+    maxima: Vec<u8>,
+    /// The largest sum of significands of a row, in sixteenths, rounded up, by tile and run of k.
+    sums: Vec<u8>,
+    facts: Vec<Facts>,
+}
+
+impl Rows {
+    /// Packs `data`, `(m, k)` row-major.
+    ///
+    /// # Errors
+    /// [`Error::GemmOperand`] if the data is not `m * k` long or its container is not that of `elem`.
+    pub fn pack<T: Element>(elem: Elem, m: usize, k: usize, data: &[T]) -> Result<Self, Error> {
+        operand_size("rows", elem, container(elem), T::WIDTH, m, k, data.len())?;
+        let few = m <= FEW && elem.format().width <= 16;
+        let height = if few { m.next_power_of_two().min(LOW) } else { TALL };
+        let k_pad = k.next_multiple_of(PAD);
+        let tiles = m.div_ceil(height);
+        let mut out = Self {
+            elem,
+            m,
+            k,
+            k_pad,
+            height,
+            values: vec![0; tiles * height * k_pad],
+            exponents: vec![0; tiles * height * k_pad],
+            maxima: vec![0; tiles * k_pad / RUN],
+            sums: vec![0; tiles * k_pad / RUN],
+            facts: vec![Facts::NONE; tiles],
+        };
+        let (reader, smallest) = (Reader::new(elem), min_field(elem));
+        // A power of two, and the product is a normal number: exact. One keeps every pattern but the payloads of NaNs.
+        let factor = f32::from_bits((127 - if small(elem) { RESCALE } else { 0 }) << 23);
+        for (row, elements) in data.chunks_exact(k.max(1)).enumerate() {
+            let (tile, lane) = (row / height, row % height);
+            for (run, elements) in elements.chunks(RUN).enumerate() {
+                let mut sum = 0;
+                for (i, element) in elements.iter().enumerate() {
+                    let value = reader.value(element.bits());
+                    let field = field(value, smallest);
+                    let at = (tile * k_pad + run * RUN + i) * height + lane;
+                    out.values[at] = (f32::from_bits(value) * factor).to_bits();
+                    out.exponents[at] =
+                        if few { (field << 7) * 0x0001_0001 } else { field.saturating_sub(63) * 0x0101_0101 };
+                    out.facts[tile].add(field);
+                    let largest = &mut out.maxima[tile * k_pad / RUN + run];
+                    *largest = field.max(u32::from(*largest)) as u8;
+                    // At most this many units of 2^-23; a subnormal of a narrow type has less.
+                    sum += if field == 0 { 0 } else { value & 0x007f_ffff | 0x0080_0000 };
+                }
+                let largest = &mut out.sums[tile * k_pad / RUN + run];
+                *largest = (*largest).max(sum.div_ceil(1 << 19) as u8);
+            }
+        }
+        Ok(out)
+    }
+
+    /// Rows.
+    #[must_use]
+    pub fn m(&self) -> usize {
+        self.m
+    }
+
+    /// Elements of a row.
+    #[must_use]
+    pub fn k(&self) -> usize {
+        self.k
+    }
+
+    pub(super) fn tiles(&self) -> usize {
+        self.facts.len()
+    }
+
+    /// Whether the exponents are those of the few-rows kernel.
+    pub(super) fn few(&self) -> bool {
+        self.height != TALL
+    }
+
+    /// Rows of `tile` that are not padding.
+    #[inline(always)]
+    pub(super) fn valid(&self, tile: usize) -> usize {
+        (self.m - tile * self.height).min(self.height)
+    }
+
+    /// Values and exponents of `count` k of a tile from `k` on, `(k, row)`.
+    #[inline(always)]
+    pub(super) fn tile<const H: usize>(&self, tile: usize, k: usize, count: usize) -> (&[[u32; H]], &[[u32; H]]) {
+        debug_assert_eq!(H, self.height);
+        let (values, _) = self.values.as_chunks::<H>();
+        let (exponents, _) = self.exponents.as_chunks::<H>();
+        let from = tile * self.k_pad + k;
+        (&values[from..from + count], &exponents[from..from + count])
+    }
+
+    /// The largest field among `terms` k of a tile from `k` on.
+    #[inline(always)]
+    pub(super) fn max(&self, tile: usize, k: usize, terms: usize) -> u8 {
+        largest(&self.maxima[(tile * self.k_pad + k) / RUN..], terms)
+    }
+
+    /// At least the sum of the significands, in sixteenths, of any row among `terms` k of a tile from `k` on.
+    #[inline(always)]
+    pub(super) fn significands(&self, tile: usize, k: usize, terms: usize) -> u32 {
+        self.sums[(tile * self.k_pad + k) / RUN..][..terms / RUN].iter().map(|&sum| u32::from(sum)).sum()
+    }
+
+    pub(super) fn facts(&self, tile: usize) -> Facts {
+        self.facts[tile]
+    }
+}

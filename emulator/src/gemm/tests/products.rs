@@ -1,0 +1,136 @@
+//! The tensor core: every level, kind of data, type and unit.
+
+use super::*;
+use crate::Error;
+
+/// Around the edges of tiles, panels, groups and chunks; both kernels.
+const SHAPES: [[usize; 3]; 6] = [[1, 33, 80], [3, 16, 48], [8, 64, 40], [13, 65, 33], [5, 17, 272], [17, 31, 300]];
+
+fn compare(seeds: std::ops::Range<u64>, shapes: &[[usize; 3]]) {
+    for subject in SUBJECTS {
+        for seed in seeds.clone() {
+            let policy = if seed.is_multiple_of(2) { ZeroPolicy::Exclude } else { ZeroPolicy::SentinelMinus126 };
+            let tested = Subject::new(subject, policy);
+            for (i, kind) in Kind::ALL.into_iter().enumerate() {
+                let shape = shapes[(i + seed as usize) % shapes.len()];
+                let data = Data::new(kind, tested.types, shape, seed);
+                let c = !(seed / 2 + i as u64).is_multiple_of(3);
+                let expected = tested.expected(&data, shape, c);
+                for level in Level::available() {
+                    for mutation in [Mutation::Production, Mutation::AlwaysTracking] {
+                        let found = tested.run(&data, shape, c, level, mutation).d;
+                        let wrong = (0..expected.len()).find(|&i| found[i] != expected[i]);
+                        if let Some(i) = wrong {
+                            let (row, column) = (i / shape[1], i % shape[1]);
+                            panic!(
+                                "{subject:?} {policy:?} {kind:?} {shape:?} seed {seed} C {c} {level:?} {mutation:?}: \
+                                 [{row}, {column}] is {:08x}, should be {:08x}",
+                                found[i], expected[i]
+                            );
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn every_level_gives_the_bits_of_the_reference() {
+    compare(0..6, &SHAPES);
+}
+
+#[test]
+#[ignore = "deep: a minute optimised"]
+fn every_level_gives_the_bits_of_the_reference_on_many_products() {
+    let mut shapes: Vec<[usize; 3]> = (1..34).map(|m| [m, 1 + m * 7 % 66, 1 + m * 37 % 290]).collect();
+    shapes.extend([[12, 96, 512], [9, 128, 520], [24, 64, 1024]]);
+    compare(6..60, &shapes);
+}
+
+/// A suite in which everything falls back proves nothing: this is who computed what.
+#[test]
+fn ordinary_products_stay_on_the_fast_path_and_the_others_test_leaving_it() {
+    for (subject, few) in SUBJECTS.into_iter().flat_map(|subject| [(subject, true), (subject, false)]) {
+        let tested = Subject::new(subject, ZeroPolicy::Exclude);
+        let shape = if few { [4, 64, 320] } else { [16, 64, 320] };
+        for kind in Kind::ALL {
+            let (mut steps, mut careful) = (0, 0);
+            for seed in 0..8 {
+                let data = Data::new(kind, tested.types, shape, seed);
+                let product = tested.run(&data, shape, false, Level::detect(), Mutation::Production);
+                (steps, careful) = (steps + product.steps, careful + product.careful);
+            }
+            let wide = |elem: Elem| matches!(elem, Bf16 | Tf32);
+            let all_wide = tested.types.into_iter().all(wide);
+            println!("{subject:?} few {few} {kind:?}: {careful} of {steps} steps left the fast path");
+            assert!(steps > 0);
+            match kind {
+                Kind::Normal | Kind::Outliers | Kind::Cancelling | Kind::Boundary | Kind::Sparse | Kind::ZeroRows => {
+                    assert!(careful * 50 <= steps, "{subject:?} {kind:?}: {careful} of {steps}");
+                }
+                Kind::Huge | Kind::Tiny if all_wide => assert!(careful * 2 >= steps, "{subject:?} {kind:?}"),
+                Kind::Bits | Kind::Restless if all_wide => {
+                    assert!(careful > 0 && careful < steps || kind == Kind::Bits, "{subject:?} {kind:?}");
+                }
+                Kind::Special => assert!(careful > 0, "{subject:?}"),
+                _ => {}
+            }
+        }
+    }
+}
+
+#[test]
+fn threads_change_nothing() {
+    let tested = Subject::new(SUBJECTS[0], ZeroPolicy::Exclude);
+    for shape in [[2, 300, 64], [40, 30, 64], [70, 200, 64], [1, 1, 16]] {
+        let data = Data::new(Kind::Restless, tested.types, shape, 3);
+        let (x, w) = tested.pack(&data, shape);
+        let one = tested.gemm.run(&x, &w, Some(&data.c)).unwrap();
+        assert_eq!(one.d, tested.expected(&data, shape, true));
+        for threads in [2, 3, 7] {
+            assert_eq!(tested.gemm.threads(threads).run(&x, &w, Some(&data.c)).unwrap(), one);
+        }
+    }
+}
+
+#[test]
+fn empty_products_are_empty_or_the_accumulators() {
+    let tested = Subject::new(SUBJECTS[0], ZeroPolicy::Exclude);
+    for [m, n, k] in [[0, 5, 16], [5, 0, 16], [2, 3, 0]] {
+        let none = vec![0_u16; m.max(n) * k];
+        let x = Rows::pack(Bf16, m, k, &none[..m * k]).unwrap();
+        let w = Weights::pack(Bf16, n, k, &none[..n * k]).unwrap();
+        let c = vec![0x3f80_0000; m * n];
+        assert_eq!(tested.gemm.run(&x, &w, Some(&c)).unwrap().d, c);
+    }
+}
+
+#[test]
+fn what_does_not_fit_is_refused_with_its_name() {
+    let tested = Subject::new(SUBJECTS[0], ZeroPolicy::Exclude);
+    let gemm = tested.gemm;
+    let x = Rows::pack(Bf16, 1, 16, &[0_u16; 16]).unwrap();
+    let w = Weights::pack(Bf16, 1, 16, &[0_u16; 16]).unwrap();
+    let message = |error: Error| error.to_string();
+    assert!(message(Rows::pack(Bf16, 1, 16, &[0_u16; 15]).unwrap_err()).contains("15 were given"));
+    assert!(message(Rows::pack(Bf16, 1, 4, &[0_u32; 4]).unwrap_err()).contains("16 bits"));
+    assert!(Weights::pack(Bf16, usize::MAX, 2, &[0_u16; 2]).is_err());
+    let short = Weights::pack(Bf16, 1, 8, &[0_u16; 8]).unwrap();
+    assert!(message(gemm.run(&x, &short, None).unwrap_err()).contains("K is 16"));
+    let f16 = Weights::pack(F16, 1, 16, &[0_u16; 16]).unwrap();
+    assert!(message(gemm.run(&x, &f16, None).unwrap_err()).contains("bf16"));
+    assert!(message(gemm.run(&x, &w, Some(&[])).unwrap_err()).contains("accumulators"));
+
+    let hopper = Profile::by_name("sm_90").unwrap();
+    let shape = |k| Shape { m: 16, n: 8, k };
+    let half = Instruction::mma(shape(16), Types::new(F16, F16));
+    assert!(message(Gemm::new(hopper, &half).unwrap_err()).contains("no packed product"));
+    let fp8 = Instruction::mma(shape(32), Types::new(E4m3, F32));
+    assert!(matches!(Gemm::new(hopper, &fp8), Err(Error::UnsupportedGemm { .. })));
+    // A floor inside the window would be missed by it.
+    let floor = |e| hopper.with_switches(|s| s.f32_floor.set(Some(e)));
+    let bf16 = Instruction::mma(shape(16), Types::new(Bf16, F32));
+    assert!(Gemm::new(&floor(-100), &bf16).is_err());
+    assert!(Gemm::new(&floor(-101), &bf16).is_ok());
+}
