@@ -7,7 +7,7 @@ use std::time::Instant;
 use anyhow::{Context as _, bail};
 use comfy_table::{Cell, CellAlignment};
 use emulator::format::{Elem, narrow_f32};
-use emulator::gemm::{Chain, ChainRows, Gemm, Rows, Weights};
+use emulator::gemm::{Chain, ChainRows, Element, Gemm, Rows, Weights};
 use emulator::mma::{Family, Instruction, Shape, Types};
 use emulator::profile::Profile;
 use emulator::round::{Overflow, Rounding};
@@ -149,26 +149,10 @@ impl Case {
         shape: [usize; 3],
         level: Level,
     ) -> anyhow::Result<Self> {
-        let [m, n, k] = shape;
-        let mut values = Values(1);
-        let (x, w) = (values.take(m * k, 1.0), values.take(n * k, 0.05));
-        let bits = |values: &[f32]| -> Vec<u32> {
-            let narrow = |&x: &f32| narrow_f32(x.to_bits(), elem.format(), Rounding::NearestEven, Overflow::Saturate);
-            values.iter().map(|x| narrow(x) as u32).collect()
-        };
-        let (x, w) = (bits(&x), bits(&w));
-        let bytes = |words: &[u32]| words.iter().map(|&w| w as u8).collect::<Vec<_>>();
-        let halves = |words: &[u32]| words.iter().map(|&w| w as u16).collect::<Vec<_>>();
         let (rows, chain_rows, weights) = match elem.format().width {
-            8 => {
-                let (x, w) = (bytes(&x), bytes(&w));
-                (Rows::pack(elem, m, k, &x)?, ChainRows::pack(elem, m, k, &x)?, Weights::pack(elem, n, k, &w)?)
-            }
-            16 => {
-                let (x, w) = (halves(&x), halves(&w));
-                (Rows::pack(elem, m, k, &x)?, ChainRows::pack(elem, m, k, &x)?, Weights::pack(elem, n, k, &w)?)
-            }
-            _ => (Rows::pack(elem, m, k, &x)?, ChainRows::pack(elem, m, k, &x)?, Weights::pack(elem, n, k, &w)?),
+            8 => operands(elem, shape, |bits| bits as u8)?,
+            16 => operands(elem, shape, |bits| bits as u16)?,
+            _ => operands(elem, shape, |bits| bits)?,
         };
         let gemm = Gemm::new(profile, &instruction)?.level(level);
         Ok(Self { shape, instruction, level, gemm, rows, chain_rows, weights, seconds: [Vec::new(), Vec::new()] })
@@ -221,19 +205,32 @@ fn thread_seconds() -> Option<f64> {
     Some(stat.split(' ').next()?.parse::<f64>().ok()? * 1e-9)
 }
 
-/// About normal numbers.
-struct Values(u64);
-
-impl Values {
-    fn take(&mut self, count: usize, scale: f32) -> Vec<f32> {
+/// Both operands of a product, packed, in containers that `narrow` makes.
+fn operands<T: Element>(
+    elem: Elem,
+    [m, n, k]: [usize; 3],
+    narrow: impl Fn(u32) -> T,
+) -> Result<(Rows, ChainRows, Weights), emulator::Error> {
+    let mut state = 1;
+    let mut take = |count: usize, scale: f32| -> Vec<T> {
         let mut next = || {
-            self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            // Four bytes have mean 510 and standard deviation 148; the fifth fills the gaps between sums.
-            let sum: u64 = (0..4).map(|i| self.0 >> (24 + 8 * i) & 0xff).sum();
-            (sum as f32 - 510.0 + (self.0 >> 56) as f32 / 256.0) / 148.0 * scale
+            let x = about_normal(&mut state) * scale;
+            let bits = narrow_f32(x.to_bits(), elem.format(), Rounding::NearestEven, Overflow::Saturate);
+            narrow(bits as u32)
         };
         (0..count).map(|_| next()).collect()
-    }
+    };
+    let x = take(m * k, 1.0);
+    let w = take(n * k, 0.05);
+    Ok((Rows::pack(elem, m, k, &x)?, ChainRows::pack(elem, m, k, &x)?, Weights::pack(elem, n, k, &w)?))
+}
+
+/// The next number of a sequence that is about normal.
+fn about_normal(state: &mut u64) -> f32 {
+    *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+    // Four bytes have mean 510 and standard deviation 148; the fifth fills the gaps between sums.
+    let sum: u64 = (0..4).map(|i| *state >> (24 + 8 * i) & 0xff).sum();
+    (sum as f32 - 510.0 + (*state >> 56) as f32 / 256.0) / 148.0
 }
 
 fn print_text(out: &mut dyn Write, report: &Report) -> io::Result<()> {
