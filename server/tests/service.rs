@@ -52,6 +52,9 @@ fn a_full_queue_says_when_to_come_back() {
     assert_eq!((refused.status, refused.header("retry-after")), (429, Some("1")), "{}", refused.body);
     assert_eq!(json(&refused.body)["error"]["type"], "rate_limit_error");
     assert_eq!(bench.metric("lastbit_busy_total"), 1.0);
+    // More than ever fit at once is not a matter of time.
+    let never = bench.client.post("/v1/completions", r#"{"prompt":"Amen","max_tokens":1,"n":3}"#);
+    assert_eq!(never.status, 400, "{}", never.body);
     // They leave; their places are free again.
     drop(running);
     bench.wait_for("lastbit_requests_running", |n| n == 0.0);

@@ -40,8 +40,9 @@ pub(super) async fn start(
     service.admits()?;
     let (limits, config) = (&service.config.limits, &service.model.config);
     let total = u32::try_from(prompts.len()).unwrap_or(u32::MAX).saturating_mul(ask.n);
-    if total > limits.choices {
-        let message = format!("{total} choices are asked for; one call may ask for {}", limits.choices);
+    let most = limits.choices.min(limits.queue);
+    if total > most {
+        let message = format!("{total} choices are asked for; one call may ask for {most}");
         return Err(ApiError::param("n", message));
     }
     let mut requests = Vec::with_capacity(total as usize);
