@@ -164,7 +164,7 @@ fn print_failure(kind: &'static str, error: &str) {
 }
 
 /// An error and its causes in one line. What a cause repeats of the words before it is left out.
-fn sentence(error: &anyhow::Error) -> String {
+pub fn sentence(error: &anyhow::Error) -> String {
     let mut out = String::new();
     for cause in error.chain() {
         let text = cause.to_string();

@@ -19,4 +19,4 @@ pub mod worker;
 
 pub use config::{Config, Limits};
 pub use keys::ApiKeys;
-pub use listen::{Error, serve};
+pub use listen::{Error, Render, Serving, serve};

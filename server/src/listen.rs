@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use engine::chat::{ChatTemplate, Message};
 use engine::scheduler::Settings;
 use engine::{Engine, Model};
 use hyper::server::conn::http1;
@@ -19,6 +20,26 @@ use crate::api::{Service, router};
 use crate::config::Config;
 use crate::keys::ApiKeys;
 use crate::worker::{Handle, Ledger, Stopped};
+
+/// Makes the text of a prompt from a conversation, or says why not. Templates are foreign programs: whoever renders them bounds their time and
+/// memory.
+pub type Render = Arc<dyn Fn(&ChatTemplate, &[Message]) -> Result<String, String> + Send + Sync>;
+
+/// What is served, to whom, and where it is put on record.
+pub struct Serving {
+    /// The engine; nobody else holds a slot of it.
+    pub engine: Engine,
+    /// What the scheduling rule depends on.
+    pub settings: Settings,
+    /// Where steps are put on record.
+    pub ledger: Ledger,
+    /// Who may ask.
+    pub keys: ApiKeys,
+    /// Limits and times.
+    pub config: Config,
+    /// Renders conversations.
+    pub render: Render,
+}
 
 /// Why serving ended, or could not begin.
 #[derive(Debug, thiserror::Error)]
@@ -43,20 +64,12 @@ pub enum Error {
     Stopped(#[from] Stopped),
 }
 
-/// Serves on `listener` until `stop` is done, then lets running requests end, for as long as the configuration allows. `ledger` is where steps
-/// are put on record.
+/// Serves on `listener` until `stop` is done, then lets running requests end, for as long as the configuration allows.
 ///
 /// # Errors
 /// [`Error`]. An engine or a log that fails ends the service: every waiting client is told before this returns.
-pub async fn serve(
-    listener: TcpListener,
-    engine: Engine,
-    settings: Settings,
-    ledger: Ledger,
-    keys: ApiKeys,
-    config: Config,
-    stop: impl Future<Output = ()>,
-) -> Result<(), Error> {
+pub async fn serve(listener: TcpListener, serving: Serving, stop: impl Future<Output = ()>) -> Result<(), Error> {
+    let Serving { engine, settings, ledger, keys, config, render } = serving;
     let address = listener.local_addr()?;
     if keys.is_empty() && !config.anonymous && !address.ip().is_loopback() {
         return Err(Error::Open { address });
@@ -76,6 +89,7 @@ pub async fn serve(
         created: since.as_secs(),
         draining: AtomicBool::new(false),
         receipts: Default::default(),
+        render,
         config,
     });
     tracing::info!(%address, model = service.model.name, log = service.origin.as_deref().unwrap_or("none"), "serving");

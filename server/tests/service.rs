@@ -11,7 +11,7 @@ use engine::scheduler::Settings;
 use lastbit_tests::http;
 use record::inference::{Finish, join};
 use server::config;
-use server::{ApiKeys, Config};
+use server::{ApiKeys, Config, Serving};
 
 /// Runs for as long as the model has positions.
 const LONG: &str = r#"{"prompt":"In the beginning","max_tokens":900,"temperature":0,"stream":true,"logit_bias":{}}"#;
@@ -194,8 +194,10 @@ fn open_doors_need_a_word() {
     let refused = runtime.block_on(async {
         let listener = tokio::net::TcpListener::bind("0.0.0.0:0").await.unwrap();
         let ledger = server::worker::Ledger::Nowhere;
-        let never = std::future::pending();
-        server::serve(listener, engine, Settings::plain(16), ledger, ApiKeys::default(), Config::default(), never).await
+        let render: server::Render = std::sync::Arc::new(|_, _| Err("not here".into()));
+        let (keys, config) = (ApiKeys::default(), Config::default());
+        let serving = Serving { engine, settings: Settings::plain(16), ledger, keys, config, render };
+        server::serve(listener, serving, std::future::pending()).await
     });
     assert!(matches!(refused, Err(server::Error::Open { .. })));
 }

@@ -10,7 +10,7 @@ use engine::scheduler::Settings;
 use engine::{Engine, Mode};
 use serde::{Deserialize, Serialize};
 use server::worker::{self, Ledger};
-use server::{ApiKeys, Config};
+use server::{ApiKeys, Config, Serving};
 
 use super::generate::{open_log, parse_mode};
 use crate::argument;
@@ -184,7 +184,12 @@ pub fn run(args: Args) -> anyhow::Result<Outcome> {
                 None => writeln!(out, "serving {model}; NOTHING IS LOGGED"),
             }
         })?;
-        server::serve(listener, engine, settings, ledger, keys, config, stop).await?;
+        // In a process of its own, within limits.
+        let render: server::Render = Arc::new(|template, messages| {
+            crate::chat::render(template, messages).map_err(|e| crate::output::sentence(&e))
+        });
+        let serving = Serving { engine, settings, ledger, keys, config, render };
+        server::serve(listener, serving, stop).await?;
         Ok(Outcome::AllMatch)
     })
 }

@@ -46,6 +46,8 @@ pub(crate) struct Service {
     pub created: u64,
     pub draining: AtomicBool,
     pub receipts: Receipts,
+    /// Renders conversations.
+    pub render: crate::Render,
 }
 
 /// The number of the client that makes a call: of its key, or 0.

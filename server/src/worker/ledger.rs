@@ -80,7 +80,10 @@ impl Records {
             Ledger::Log { log, .. } => log.next().link.sequence,
             Ledger::Nowhere => 0,
         };
-        let identity = Identity::of(engine, settings)?;
+        // Where conversations are rendered, no id is put into every prompt.
+        let model = engine.model();
+        let text = engine::journal::text(model, model.chat.is_some())?;
+        let identity = Identity { text, ..Identity::of(engine, settings)? };
         Ok(Self { ledger, identity, prefix: format!("{first}-"), started_unix_us: now_unix_us() })
     }
 

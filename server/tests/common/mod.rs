@@ -14,7 +14,7 @@ use record::receipt::Receipt;
 use record::{EvidenceLevel, Log, PrivateKey, Record};
 use serde_json::Value;
 use server::worker::{Evidence, Ledger};
-use server::{ApiKeys, Config};
+use server::{ApiKeys, Config, Serving};
 use tokio::sync::oneshot;
 
 pub const ORIGIN: &str = "example.org/served";
@@ -26,6 +26,8 @@ pub struct Setup {
     pub limits: Limits,
     pub settings: fn(Limits) -> Settings,
     pub logged: bool,
+    /// A chat template for the model inside the binary, which has none.
+    pub template: Option<&'static str>,
 }
 
 impl Default for Setup {
@@ -36,6 +38,7 @@ impl Default for Setup {
             limits: Limits { slots: 8, pages: 256, max_rows: 512 },
             settings: |limits| Settings::plain(limits.max_rows),
             logged: true,
+            template: None,
         }
     }
 }
@@ -64,7 +67,9 @@ impl Bench {
         } else {
             Ledger::Nowhere
         };
-        let model = Arc::new(engine::model::embedded().unwrap());
+        let mut model = engine::model::embedded().unwrap();
+        model.chat = setup.template.map(|t| engine::chat::ChatTemplate::new(t, Vec::new()).unwrap());
+        let model = Arc::new(model);
         let device = Box::new(EmulatedDevice::new("sm_90").unwrap());
         let engine = Engine::new(model, device, Mode::Throughput, setup.limits).unwrap();
         let settings = (setup.settings)(setup.limits);
@@ -78,7 +83,10 @@ impl Bench {
                 let stop = async {
                     let _ = stopped.await;
                 };
-                server::serve(listener, engine, settings, ledger, setup.keys, setup.config, stop).await
+                let Setup { keys, config, .. } = setup;
+                // The templates of these tests are their own.
+                let render: server::Render = Arc::new(|t, messages| t.render(messages).map_err(|e| e.to_string()));
+                server::serve(listener, Serving { engine, settings, ledger, keys, config, render }, stop).await
             })
         });
         let client = Client::new(address.recv().unwrap());
