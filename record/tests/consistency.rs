@@ -147,13 +147,44 @@ fn devices() {
     assert_eq!(gpu.check(), Ok(()));
 }
 
-#[test]
-fn a_cancelled_request_may_end_early() {
+/// The honest record with its first request withdrawn before the last step.
+fn cancelled() -> Record {
     let mut record = honest();
     record.requests[0].finish = Finish::Cancelled;
+    record.requests[0].output.pop();
     record.steps.pop();
     reseal(&mut record);
-    record.check().unwrap();
+    record
+}
+
+#[test]
+fn a_cancelled_request_may_end_early_and_states_no_more_than_was_chosen() {
+    cancelled().check().unwrap();
+    let what = |edit: fn(&mut Record)| {
+        let mut record = cancelled();
+        edit(&mut record);
+        reseal(&mut record);
+        match record.check().unwrap_err() {
+            R::Output { what, .. } => what,
+            other => panic!("{other}"),
+        }
+    };
+    let invented = what(|r| {
+        r.requests[0].decode.max_new_tokens = 500;
+        r.requests[0].output.extend([2; 400]);
+    });
+    assert_eq!(invented, "states tokens that no row chose");
+    assert_eq!(what(|r| r.requests[0].output.clear()), "a row with logits chose no token");
+    assert_eq!(what(|r| r.requests[0].decode.stop_ids = vec![7]), "ends in a stop token, but says otherwise");
+    assert_eq!(what(|r| r.requests[0].decode.max_new_tokens = 1), "has max_new_tokens, but says otherwise");
+    // Mentioned only, and never computed.
+    let ghost = what(|r| {
+        let mut ghost = r.requests[0].clone();
+        ghost.id = "r9".to_owned();
+        r.requests.push(ghost);
+        r.steps[0].schedule.events.push(Event::Arrive { request: 2, priority: 0, client: 0 });
+    });
+    assert_eq!(ghost, "states tokens that no row chose");
 }
 
 #[test]

@@ -91,7 +91,15 @@ fn goes_on_nowhere(record: &Record) -> Option<String> {
 /// A request whose beginning is in no record at hand cannot be replayed.
 fn starts_elsewhere(record: &Record) -> Option<String> {
     let mut known: BTreeSet<u32> = BTreeSet::new();
+    let ids: BTreeSet<&str> = record.requests.iter().map(|r| r.id.as_str()).collect();
     for step in &record.steps {
+        for event in &step.schedule.events {
+            let Event::Admit { request, cached } = event else { continue };
+            if let Some(source) = cached.iter().map(|c| &c.source).find(|source| !ids.contains(source.as_str())) {
+                let id = named(&record.requests.get(*request as usize)?.id);
+                return Some(format!("{id} begins with columns of {}, which is in no record at hand", named(source)));
+            }
+        }
         known.extend(step.schedule.events.iter().filter(|e| matches!(e, Event::Admit { .. })).map(Event::request));
         for rows in &step.schedule.rows {
             if rows.start != 0 && !known.contains(&rows.request) {

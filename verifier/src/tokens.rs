@@ -97,6 +97,13 @@ pub fn check(record: &Record, replayer: &dyn Replayer, sampled: &[Sampled]) -> T
             found.wrong.push((s.pass, s.row, finding));
         }
     }
+    // Nothing is taken for judged because it was never looked at.
+    let stated: u32 = record.requests.iter().map(|r| r.output.len() as u32).sum();
+    let missed = stated.saturating_sub(found.checked + found.unchecked);
+    if missed > 0 {
+        found.unchecked += missed;
+        found.refused.get_or_insert_with(|| "no row at hand chose them".to_owned());
+    }
     found
 }
 

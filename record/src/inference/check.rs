@@ -124,6 +124,16 @@ pub enum RecordRefusal {
     ChainEnd,
 }
 
+/// What the steps of a record show of a request.
+#[derive(Debug, Clone, Default)]
+struct Seen {
+    mentioned: bool,
+    /// It arrived in this record, or its first rows are here and nothing says that they are not the first.
+    from_its_beginning: bool,
+    /// End of the farthest position computed.
+    reached: u64,
+}
+
 /// Where a request stands while a record is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Place {
@@ -245,7 +255,7 @@ impl Record {
         if chain != self.chain.after {
             return Err(RecordRefusal::ChainEnd);
         }
-        self.check_coverage(&places)
+        self.check_coverage(&places, false)
     }
 
     /// Checks a record that stands for all that is known of its session so far, such as [`join`](super::join) makes: requests, events and
@@ -283,7 +293,7 @@ impl Record {
                 held.insert((&self.requests[index].id, step.index), u64::from(rows.start) + u64::from(rows.count));
             }
         }
-        self.check_coverage(&places)
+        self.check_coverage(&places, true)
     }
 
     fn check_requests(&self) -> Result<(), RecordRefusal> {
@@ -315,8 +325,11 @@ impl Record {
                 Finish::Stop if !last_stops && decode.stop_strings.is_empty() => {
                     return refuse("finished by a stop token that is not one");
                 }
-                Finish::Length | Finish::Continues if last_stops => {
+                Finish::Length | Finish::Continues | Finish::Cancelled if last_stops => {
                     return refuse("ends in a stop token, but says otherwise");
+                }
+                Finish::Continues | Finish::Cancelled if chosen == u64::from(decode.max_new_tokens) => {
+                    return refuse("has max_new_tokens, but says otherwise");
                 }
                 _ => {}
             }
@@ -404,47 +417,73 @@ impl Record {
         Ok(())
     }
 
-    /// Every token a request's rows could have chosen is in the output, and the row that chose it had logits.
-    fn check_coverage(&self, places: &[Place]) -> Result<(), RecordRefusal> {
+    /// Every token of the output was chosen by a row that had logits, and every such row chose one. `all`: nothing came from an earlier
+    /// record.
+    fn check_coverage(&self, places: &[Place], all: bool) -> Result<(), RecordRefusal> {
+        let seen = self.seen();
         for (index, (request, place)) in self.requests.iter().zip(places).enumerate() {
             let refuse = |what| Err(RecordRefusal::Output { request: index, what });
             // The last output token was chosen at the position before it and never fed back.
             let tokens = (request.prompt.len() + request.output.len()) as u64;
-            let expected = if request.output.is_empty() { tokens } else { tokens - 1 };
+            let needed = if request.output.is_empty() { 0 } else { tokens - 1 };
             match (place, request.finish) {
                 (Place::Unseen, _) => return refuse("no row of any step belongs to it"),
                 (Place::Gone, finish) if finish != Finish::Cancelled => {
                     return refuse("it was cancelled, but says otherwise");
                 }
-                (_, Finish::Cancelled | Finish::Continues) => {}
-                (Place::Held { next }, _) if *next == expected => {}
+                (_, Finish::Cancelled | Finish::Continues) => {
+                    if (all || seen[index].from_its_beginning) && seen[index].reached < needed {
+                        return refuse("states tokens that no row chose");
+                    }
+                }
+                (Place::Held { next }, _) if *next == needed.max(request.prompt.len() as u64) => {}
                 _ => return refuse("its rows end before the row that chose its last token"),
             }
         }
         // Positions that are computed again after a preemption choose nothing a second time.
-        let (mut chosen, mut whole) = (BTreeSet::new(), BTreeSet::new());
-        for step in &self.steps {
-            whole.extend(step.schedule.events.iter().filter_map(|e| match e {
-                Event::Arrive { request, .. } => Some(*request),
-                _ => None,
-            }));
-            for row in step.schedule.each_row() {
-                let request = &self.requests[row.request as usize];
-                if request.chosen_at(u64::from(row.position)).is_none() {
-                    continue;
+        let mut chosen = BTreeSet::new();
+        for row in self.steps.iter().flat_map(|step| step.schedule.each_row()) {
+            let index = row.request as usize;
+            let (request, position) = (&self.requests[index], u64::from(row.position));
+            let refuse = |what| Err(RecordRefusal::Output { request: index, what });
+            match (request.chosen_at(position), row.logits) {
+                (Some(_), true) => {
+                    chosen.insert((index, position));
                 }
-                let place = (row.request, row.position);
-                if row.logits {
-                    chosen.insert(place);
-                } else if !chosen.contains(&place) && (row.kind == RowKind::Decode || whole.contains(&row.request)) {
-                    return Err(RecordRefusal::Output {
-                        request: row.request as usize,
-                        what: "a token was chosen from a row without logits",
-                    });
+                (None, true) if position + 1 >= request.prompt.len() as u64 => {
+                    return refuse("a row with logits chose no token");
                 }
+                (Some(_), false)
+                    if !chosen.contains(&(index, position))
+                        && (row.kind == RowKind::Decode || all || seen[index].from_its_beginning) =>
+                {
+                    return refuse("a token was chosen from a row without logits");
+                }
+                _ => {}
             }
         }
         Ok(())
+    }
+
+    /// What the steps show of each request.
+    fn seen(&self) -> Vec<Seen> {
+        let mut seen = vec![Seen::default(); self.requests.len()];
+        for step in &self.steps {
+            for event in &step.schedule.events {
+                if let Some(seen) = seen.get_mut(event.request() as usize) {
+                    seen.from_its_beginning |= matches!(event, Event::Arrive { .. });
+                    seen.mentioned = true;
+                }
+            }
+            for rows in &step.schedule.rows {
+                if let Some(seen) = seen.get_mut(rows.request as usize) {
+                    seen.from_its_beginning |= !seen.mentioned && rows.start == 0;
+                    seen.mentioned = true;
+                    seen.reached = seen.reached.max(u64::from(rows.start) + u64::from(rows.count));
+                }
+            }
+        }
+        seen
     }
 }
 
