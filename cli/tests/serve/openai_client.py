@@ -58,7 +58,7 @@ assert all(max(top.values()) == own for top, own in zip(logprobs.top_logprobs, l
 
 # Errors by the client's classes.
 assert refused(openai.BadRequestError, presence_penalty=1.0).param == "presence_penalty"
-assert refused(openai.BadRequestError, max_tokens=100000).code == "context_length_exceeded"
+assert refused(openai.BadRequestError, max_tokens=5000).code == "context_length_exceeded"
 assert refused(openai.NotFoundError, model="gpt-4").code == "model_not_found"
 client.api_key = "not-a-key-0123456789"
 refused(openai.AuthenticationError)
