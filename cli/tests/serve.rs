@@ -185,6 +185,39 @@ fn a_burst_of_streams_that_come_and_leave_audits_as_match() {
 }
 
 #[test]
+fn conversations_are_rendered_in_a_process_of_their_own_and_audit_as_match() {
+    let bench = Bench::new("example.org/c");
+    let folder = bench.at("model");
+    std::fs::create_dir(&folder).unwrap();
+    let files = engine::model::embedded_files();
+    for name in ["config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json", "model.safetensors"] {
+        if let Some(bytes) = files.optional(name) {
+            std::fs::write(folder.join(name), bytes).unwrap();
+        }
+    }
+    // A template that answers those who ask as it likes, and never ends for the others.
+    let template = "{% for m in messages %}{{ m.content }}{% if m.content == 'loop' %}\
+        {% for a in range(9999) %}{% for b in range(9999) %}{% for c in range(9999) %}{% endfor %}{% endfor %}{% endfor %}\
+        {% endif %}{% endfor %} said:";
+    std::fs::write(folder.join("chat_template.jinja"), template).unwrap();
+    let model = bench.path("model");
+    let served = Served::of(&bench, &["--model", &model]);
+    let ask = |said: &str| {
+        let body = format!(r#"{{"messages":[{{"role":"user","content":"{said}"}}],"max_tokens":4,"n":2}}"#);
+        served.client.post("/v1/chat/completions", &body)
+    };
+    let answer = ask("And the LORD");
+    assert_eq!(answer.status, 200, "{}", answer.body);
+    assert_eq!(served.client.post("/v1/completions", r#"{"prompt":"Amen","max_tokens":2}"#).status, 200);
+    let endless = ask("loop");
+    assert!(endless.status == 400 && endless.body.contains("template"), "{}", endless.body);
+    assert_eq!(ask("And the LORD").status, 200);
+    served.signal("-TERM");
+    assert_eq!(served.end(), 0);
+    bench.audit(0, &["--model", &model]);
+}
+
+#[test]
 fn settings_are_checked_before_anything_is_served() {
     let bench = Bench::new("example.org/s");
     let (log, key) = (bench.path("log"), bench.path("operator"));
