@@ -190,7 +190,9 @@ fn conversations_are_rendered_in_a_process_of_their_own_and_audit_as_match() {
     let folder = bench.at("model");
     std::fs::create_dir(&folder).unwrap();
     let files = engine::model::embedded_files();
-    for name in ["config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json", "model.safetensors"] {
+    for name in
+        ["config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json", "model.safetensors"]
+    {
         if let Some(bytes) = files.optional(name) {
             std::fs::write(folder.join(name), bytes).unwrap();
         }

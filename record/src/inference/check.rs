@@ -328,7 +328,7 @@ impl Record {
                 Finish::Length | Finish::Continues | Finish::Cancelled if last_stops => {
                     return refuse("ends in a stop token, but says otherwise");
                 }
-                Finish::Continues | Finish::Cancelled if chosen == u64::from(decode.max_new_tokens) => {
+                Finish::Cancelled if chosen == u64::from(decode.max_new_tokens) => {
                     return refuse("has max_new_tokens, but says otherwise");
                 }
                 _ => {}
