@@ -9,7 +9,7 @@ use crate::result::{IdentityField, Unverified};
 use engine::journal;
 use engine::runtime::Engine;
 use engine::scheduler::Settings;
-use record::inference::{DeviceKind, Parallelism, Record, Stack};
+use record::inference::{DeviceKind, Finish, Parallelism, Record, Stack};
 use record::{Digest, Fact};
 use serde::Serialize;
 
@@ -130,6 +130,11 @@ pub fn unverified(record: &Record) -> Vec<Unverified> {
     let timed = record.time.known().is_some() || record.steps.iter().any(|s| s.time.known().is_some());
     if timed {
         state("times", "of the record and its steps", "the operator's clock");
+    }
+    // Who withdrew a request, and why, no bit shows; where no step follows, not even that its place was given back.
+    for request in record.requests.iter().filter(|r| r.finish == Finish::Cancelled) {
+        let why = "that it was withdrawn, and not stopped by the operator, is the operator's word";
+        state("cancellation", &request.id, why);
     }
     out
 }

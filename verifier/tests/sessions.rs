@@ -129,6 +129,10 @@ fn a_server_that_batches_continuously_is_audited_across_its_records() {
     let scheduling = one.claims.iter().find(|c| c.claim == ClaimKind::Scheduling).unwrap();
     assert_eq!(scheduling.verdict, Verdict::Match, "{}", scheduling.detail);
 
+    let cancelled: Vec<&str> =
+        one.unverified.iter().filter(|u| u.fact == "cancellation").map(|u| u.declared.as_str()).collect();
+    assert_eq!(cancelled, ["s-4"], "who withdrew it is the operator's word");
+
     // The history is worth the name.
     let directory = Directory::new(&path);
     let log = record::log::verify(&directory, &key().public(), &record::log::Expect::default()).unwrap();
