@@ -3,13 +3,14 @@
 mod common;
 
 use common::{Bench, Setup, json};
+use engine::Mode;
 use serde_json::{Value, json as value};
 
 const TEMPLATE: &str = "{% for m in messages %}{% if m.role == 'system' %}{{ raise_exception('no system here') }}{% endif %}\
     {{ m.role }}: {{ m.content }}\n{% endfor %}{% if add_generation_prompt %}assistant:{% endif %}";
 
 fn bench() -> Bench {
-    Bench::with(Setup { template: Some(TEMPLATE), ..Setup::default() })
+    Bench::with(Setup { template: Some(TEMPLATE), mode: Mode::Invariant, ..Setup::default() })
 }
 
 fn asked() -> Value {

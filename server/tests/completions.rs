@@ -40,7 +40,7 @@ fn a_completion_is_on_record_when_it_is_answered() {
 
 #[test]
 fn seeds_are_the_clients_or_derived_from_its_nonce() {
-    let mut bench = Bench::new();
+    let mut bench = Bench::invariant();
     let ask = |extra: Value| {
         let mut asked = value!({"prompt": "And the LORD said", "max_tokens": 5, "n": 2});
         asked.as_object_mut().unwrap().extend(extra.as_object().unwrap().clone());
@@ -75,7 +75,7 @@ fn seeds_are_the_clients_or_derived_from_its_nonce() {
 
 #[test]
 fn streams_say_the_same_and_end_on_record() {
-    let mut bench = Bench::new();
+    let mut bench = Bench::invariant();
     let asked = value!({"prompt": "In the beginning", "max_tokens": 8, "temperature": 0, "n": 2, "logprobs": 2});
     let whole = json(&bench.client.post("/v1/completions", &asked.to_string()).body);
     let mut streamed = asked.clone();

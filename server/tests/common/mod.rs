@@ -23,6 +23,7 @@ pub const ORIGIN: &str = "example.org/served";
 pub struct Setup {
     pub config: Config,
     pub keys: ApiKeys,
+    pub mode: Mode,
     pub limits: Limits,
     pub settings: fn(Limits) -> Settings,
     pub logged: bool,
@@ -35,6 +36,7 @@ impl Default for Setup {
         Self {
             config: Config { drain_seconds: 600, ..Config::default() },
             keys: ApiKeys::default(),
+            mode: Mode::Throughput,
             limits: Limits { slots: 8, pages: 256, max_rows: 512 },
             settings: |limits| Settings::plain(limits.max_rows),
             logged: true,
@@ -56,6 +58,11 @@ impl Bench {
         Self::with(Setup::default())
     }
 
+    /// A service whose answers do not depend on what is computed beside them.
+    pub fn invariant() -> Self {
+        Self::with(Setup { mode: Mode::Invariant, ..Setup::default() })
+    }
+
     pub fn with(setup: Setup) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let key = PrivateKey::from_seed(&[7; 32]);
@@ -71,7 +78,7 @@ impl Bench {
         model.chat = setup.template.map(|t| engine::chat::ChatTemplate::new(t, Vec::new()).unwrap());
         let model = Arc::new(model);
         let device = Box::new(EmulatedDevice::new("sm_90").unwrap());
-        let engine = Engine::new(model, device, Mode::Throughput, setup.limits).unwrap();
+        let engine = Engine::new(model, device, setup.mode, setup.limits).unwrap();
         let settings = (setup.settings)(setup.limits);
         let (stop, stopped) = oneshot::channel::<()>();
         let (send, address) = std::sync::mpsc::channel();
