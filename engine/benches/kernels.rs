@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use emulator::exec::{Arg, ExecOptions, LaunchStats, Memory, Program, launch};
 use emulator::profile::Profile;
-use engine::kernels::{AttentionSpec, GemmOut, GemmSpec, GemmTile, KernelText, PAGE, Q_TILE, RmsNormSpec};
+use engine::kernels::{AttentionSpec, GemmOut, GemmSpec, GemmTile, KernelText, PAGE, Q_TILE, RmsNormSpec, Units};
 use half::bf16;
 
 /// Each measurement goes on for at least this long, as the system updates a thread's time only now and then (some milliseconds).
@@ -99,7 +99,7 @@ fn main() {
 }
 
 fn gemm(mut bench: Bench, rows: u32, n_pad: u32, k_pad: u32) {
-    let spec = GemmSpec { n_pad, k_pad, tile: GemmTile::for_rows(rows), out: GemmOut::Bf16 };
+    let spec = GemmSpec { n_pad, k_pad, tile: GemmTile::for_rows(rows), out: GemmOut::Bf16, units: Units::Special };
     let (x, w) = (bench.bf16s(rows * k_pad, 1.0), bench.bf16s(n_pad * k_pad, 0.05));
     let y = bench.out(rows * n_pad * 2);
     let (seconds, stats) = bench.time(&spec.build(), spec.grid(rows, 1), &[x, w, y, Arg::U32(rows)]);
@@ -114,7 +114,7 @@ fn gemm(mut bench: Bench, rows: u32, n_pad: u32, k_pad: u32) {
 }
 
 fn rmsnorm(mut bench: Bench, rows: u32, hidden: u32) {
-    let spec = RmsNormSpec { hidden, hidden_pad: hidden, eps: 1e-5_f32.to_bits() };
+    let spec = RmsNormSpec { hidden, hidden_pad: hidden, eps: 1e-5_f32.to_bits(), units: Units::Special };
     let (x, w) = (bench.bf16s(rows * hidden, 1.0), bench.bf16s(hidden, 1.0));
     let y = bench.out(rows * hidden * 2);
     let (seconds, _) = bench.time(&spec.build(), spec.grid(rows), &[x, w, y, Arg::U32(rows)]);

@@ -5,6 +5,7 @@
 //! been in the batch" is an ordinary call. Policies are named and versioned: a changed table is a new identifier.
 //!
 //! * `invariant/1`: no split anywhere. A row's bits depend on that row's own tokens only.
+//! * `portable/1`: no split anywhere, and kernels that compute with IEEE operations alone: the same bits on every machine.
 //! * `throughput/1`: as GEMM and attention libraries do, few rows are spread over more slices of K, and long prefixes
 //!   over more ranges of KV. What counts numerically is which 16-blocks a slice holds, so tables are of slices.
 
@@ -12,26 +13,29 @@ use std::collections::BTreeMap;
 
 use crate::config::Config;
 use crate::error::{Error, Result};
-use crate::kernels::PAD;
+use crate::kernels::{PAD, Units};
 use crate::weights::Padded;
 
 /// How the engine computes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Mode {
     /// A row's bits depend on its own tokens only.
     Invariant,
+    /// The same, and they do not depend on the hardware: no tensor core, no special function.
+    Portable,
     /// Kernel variants follow the shape of the step.
     Throughput,
 }
 
 impl Mode {
-    /// Both.
-    pub const ALL: [Mode; 2] = [Mode::Invariant, Mode::Throughput];
+    /// All of them.
+    pub const ALL: [Mode; 3] = [Mode::Invariant, Mode::Portable, Mode::Throughput];
 
     /// Name for command lines.
     pub fn name(self) -> &'static str {
         match self {
             Mode::Invariant => "invariant",
+            Mode::Portable => "portable",
             Mode::Throughput => "throughput",
         }
     }
@@ -40,6 +44,7 @@ impl Mode {
     pub fn policy(self) -> &'static str {
         match self {
             Mode::Invariant => "invariant/1",
+            Mode::Portable => "portable/1",
             Mode::Throughput => "throughput/1",
         }
     }
@@ -47,6 +52,24 @@ impl Mode {
     /// The mode whose policy has this identifier; none for another policy or version.
     pub fn from_policy(id: &str) -> Option<Mode> {
         Mode::ALL.into_iter().find(|m| m.policy() == id)
+    }
+
+    /// The mode of this name.
+    pub fn from_name(name: &str) -> Option<Mode> {
+        Mode::ALL.into_iter().find(|m| m.name() == name)
+    }
+
+    /// Whether a row's bits depend on that row's own tokens only.
+    pub fn own_tokens_only(self) -> bool {
+        self != Mode::Throughput
+    }
+
+    /// What the mode's kernels compute with.
+    pub fn units(self) -> Units {
+        match self {
+            Mode::Portable => Units::Ieee,
+            Mode::Invariant | Mode::Throughput => Units::Special,
+        }
     }
 }
 
@@ -178,7 +201,7 @@ pub fn row_class(rows: u32) -> usize {
 
 /// The choices for a step.
 pub fn dispatch(mode: Mode, config: &Config, shape: Shape) -> Dispatch {
-    if mode == Mode::Invariant {
+    if mode != Mode::Throughput {
         return Dispatch::UNSPLIT;
     }
     let p = Padded::of(config);
@@ -214,9 +237,10 @@ mod tests {
     }
 
     #[test]
-    fn invariant_never_splits() {
+    fn invariant_and_portable_never_split() {
         for rows in [1, 2, 17, 1000] {
             assert_eq!(dispatch(Mode::Invariant, &config(), shape(rows)), Dispatch::UNSPLIT);
+            assert_eq!(dispatch(Mode::Portable, &config(), shape(rows)), Dispatch::UNSPLIT);
         }
     }
 

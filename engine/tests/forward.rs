@@ -104,18 +104,22 @@ fn tokens(golden: &Golden) -> Vec<u32> {
 #[test]
 fn kjv_agrees_with_plain_loops() {
     let (model, tokens) = (kjv(), tokens(&Golden::kjv()));
-    let out = prefill(&mut engine(&model, Mode::Invariant), &tokens, Observe::ACTIVATIONS);
-    each_operation(&model, &out, &tokens);
-    whole_pass(&model, &out, &tokens);
+    for mode in [Mode::Invariant, Mode::Portable] {
+        let out = prefill(&mut engine(&model, mode), &tokens, Observe::ACTIVATIONS);
+        each_operation(&model, &out, &tokens);
+        whole_pass(&model, &out, &tokens);
+    }
 }
 
 #[test]
 fn stories_agrees_with_plain_loops() {
     let (Some(model), Some(golden)) = (stories(), Golden::stories()) else { return };
     let tokens = tokens(&golden);
-    let out = prefill(&mut engine(&model, Mode::Invariant), &tokens, Observe::ACTIVATIONS);
-    each_operation(&model, &out, &tokens);
-    whole_pass(&model, &out, &tokens);
+    for mode in [Mode::Invariant, Mode::Portable] {
+        let out = prefill(&mut engine(&model, mode), &tokens, Observe::ACTIVATIONS);
+        each_operation(&model, &out, &tokens);
+        whole_pass(&model, &out, &tokens);
+    }
 }
 
 /// Biases, norms of heads, scaled frequencies and widths that are no multiples of a tile; whole and split.
@@ -126,9 +130,11 @@ fn every_family_agrees_with_plain_loops() {
         let mut reference = Reference::new(&model);
         reference.frequencies = golden.inv_freq.iter().map(|f| f64::from(*f)).collect();
         let tokens = &golden.ids[0];
-        let out = prefill(&mut engine(&model, Mode::Invariant), tokens, Observe::ACTIVATIONS);
-        each_operation_of(&reference, &out, tokens);
-        whole_pass_of(&reference, &out, tokens);
+        for mode in [Mode::Invariant, Mode::Portable] {
+            let out = prefill(&mut engine(&model, mode), tokens, Observe::ACTIVATIONS);
+            each_operation_of(&reference, &out, tokens);
+            whole_pass_of(&reference, &out, tokens);
+        }
         let mut engine = engine(&model, Mode::Throughput);
         let slot = engine.open().unwrap();
         let mut plan = engine.plan(vec![group(slot, 0, tokens, Logits::All)], Observe::ACTIVATIONS);

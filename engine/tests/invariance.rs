@@ -1,4 +1,4 @@
-//! `invariant`: a row's bits depend on its own tokens only. `throughput`: they depend on the shape of the step, and on nothing else.
+//! `invariant` and `portable`: a row's bits depend on its own tokens only. `throughput`: they depend on the shape of the step, and on nothing else.
 
 mod common;
 
@@ -79,16 +79,26 @@ proptest! {
 
     #[test]
     fn invariant_rows_have_the_bits_they_have_alone(schedule in schedules()) {
-        let mut engine = engine(&kjv(), Mode::Invariant);
-        let together = run(&mut engine, &schedule, None);
-        for (tokens, rows) in schedule.requests.iter().zip(&together) {
-            let alone = prefill(&mut engine, tokens, Observe::STATE).rows;
-            prop_assert_eq!(rows.len(), alone.len());
-            for (row, lone) in rows.iter().zip(&alone) {
-                prop_assert!(bits(row) == bits(lone), "position {}", row.position);
-            }
+        as_alone(Mode::Invariant, &schedule)?;
+    }
+
+    #[test]
+    fn portable_rows_have_the_bits_they_have_alone(schedule in schedules()) {
+        as_alone(Mode::Portable, &schedule)?;
+    }
+}
+
+fn as_alone(mode: Mode, schedule: &Schedule) -> Result<(), TestCaseError> {
+    let mut engine = engine(&kjv(), mode);
+    let together = run(&mut engine, schedule, None);
+    for (tokens, rows) in schedule.requests.iter().zip(&together) {
+        let alone = prefill(&mut engine, tokens, Observe::STATE).rows;
+        prop_assert_eq!(rows.len(), alone.len());
+        for (row, lone) in rows.iter().zip(&alone) {
+            prop_assert!(bits(row) == bits(lone), "position {}", row.position);
         }
     }
+    Ok(())
 }
 
 fn decode_row(engine: &mut Engine, others: usize, dispatch: Option<Dispatch>) -> Row {

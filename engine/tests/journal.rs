@@ -74,7 +74,8 @@ fn replay(record: &Record, engine: &mut Engine, level: EvidenceLevel) {
 
 #[test]
 fn a_batch_makes_a_consistent_record_that_replays() {
-    for (mode, level) in [(Mode::Throughput, EvidenceLevel::S), (Mode::Invariant, EvidenceLevel::A)] {
+    let modes = [Mode::Throughput, Mode::Portable, Mode::Invariant];
+    for (mode, level) in modes.into_iter().zip([EvidenceLevel::S, EvidenceLevel::S, EvidenceLevel::A]) {
         let record = record_of(&mut engine(&kjv(), mode), level);
         record.check().unwrap();
         assert_eq!(record.steps[0].index, 0);
@@ -118,6 +119,22 @@ fn a_schedule_that_this_engine_cannot_run_is_refused_by_name() {
     assert!(journal::dispatch(&launches, &kernels, &schedule).is_ok());
     schedule.dispatch.ops.pop();
     assert!(refused(&schedule, &kernels).contains("launches"));
+}
+
+/// Portable kernels are never split: a record that says so was not computed by this engine.
+#[test]
+fn a_split_in_portable_mode_is_refused() {
+    let mut engine = engine(&kjv(), Mode::Portable);
+    let record = record_of(&mut engine, EvidenceLevel::S);
+    let mut schedule = record.steps[1].schedule.clone();
+    schedule.dispatch.ops.iter_mut().find(|op| op.op == "down").unwrap().splits = 2;
+    let refused = journal::dispatch(&engine.launches(), &record.stack.kernels, &schedule).unwrap_err();
+    assert!(matches!(&refused, Error::Dispatch { detail } if detail.contains("`down` = 2")), "{refused}");
+    let slot = engine.open().unwrap();
+    let mut plan = engine.plan(vec![group(slot, 0, &[1, 2], Logits::Last)], Observe::TOKENS);
+    plan.dispatch.kv_splits = 2;
+    assert!(matches!(engine.step(&plan), Err(Error::Dispatch { .. })));
+    assert_eq!(engine.positions(slot).unwrap(), 0);
 }
 
 #[test]

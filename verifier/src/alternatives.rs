@@ -4,6 +4,7 @@
 //! as it is. Both are stated, so that a match never says more than it does.
 
 use crate::causes::{machine, splits};
+use crate::claims;
 use crate::error::Error;
 use crate::ranges::Ranges;
 use crate::replay::{Machine, Row, Run, Splits};
@@ -49,6 +50,12 @@ pub fn find(context: &Context<'_>, claimed: &Machine, walk: &Walk, result: &mut 
         if explained.is_some() && profile != claimed.profile {
             result.alternatives.profiles.push(profile);
         }
+    }
+    if claims::mode(context.record) == Some(engine::Mode::Portable) {
+        // Not by replay: portable kernels hold no instruction whose result a profile decides.
+        let profiles = &mut result.alternatives.profiles;
+        *profiles = context.replayer.profiles();
+        profiles.retain(|p| *p != claimed.profile);
     }
     Ok(())
 }

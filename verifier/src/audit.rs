@@ -91,7 +91,8 @@ pub fn audit(input: &Input<'_>, options: &Options, progress: &dyn Fn(usize, usiz
     claims.push(ClaimResult::new(ClaimKind::Scheduling, *verdict, detail));
     claims.extend(claims::receipts(&input.receipts));
 
-    let prefill_unsound = options.mode == Mode::Prefill && record.stack.mode != "invariant";
+    let prefill_unsound =
+        options.mode == Mode::Prefill && !claims::mode(record).is_some_and(engine::Mode::own_tokens_only);
     let obstacle = match input.replayer {
         _ if !consistency.replayable => {
             Some((Verdict::Inconclusive, "not replayed: the record contradicts itself or is not whole".to_owned()))
@@ -274,7 +275,7 @@ fn replayed(
         return Ok(());
     }
     claims.push(claims::rows(record, &walk, result, options.limits.extra_rows));
-    claims.push(claims::hardware(&walk, &claimed, result));
+    claims.push(claims::hardware(record, &walk, &claimed, result));
     Ok(())
 }
 

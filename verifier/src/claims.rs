@@ -61,9 +61,9 @@ pub fn tokens(check: &TokenCheck) -> ClaimResult {
 /// The claim `rows`: could more rows have run than were logged?
 pub fn rows(record: &Record, walk: &Walk, result: &RecordResult, most: u32) -> ClaimResult {
     let new = |verdict, detail: String| ClaimResult::new(ClaimKind::Rows, verdict, detail);
-    if record.stack.mode == "invariant" {
-        let detail = "in invariant mode unreported rows leave no trace in the bits";
-        return new(Verdict::Indistinguishable, detail.to_owned());
+    if let Some(mode) = mode(record).filter(|m| m.own_tokens_only()) {
+        let detail = format!("in {} mode unreported rows leave no trace in the bits", mode.name());
+        return new(Verdict::Indistinguishable, detail);
     }
     if result.causes.iter().any(|c| matches!(c, Cause::UnreportedRows { .. })) {
         return new(Verdict::Mismatch, "unreported rows explain the bits".to_owned());
@@ -85,8 +85,13 @@ pub fn rows(record: &Record, walk: &Walk, result: &RecordResult, most: u32) -> C
     new(Verdict::Indistinguishable, detail)
 }
 
+/// The engine's mode that a record states, if it is one that is known here.
+pub fn mode(record: &Record) -> Option<engine::Mode> {
+    engine::Mode::from_name(&record.stack.mode)
+}
+
 /// The claim `hardware`: could another GPU generation have computed this?
-pub fn hardware(walk: &Walk, claimed: &Machine, result: &RecordResult) -> ClaimResult {
+pub fn hardware(record: &Record, walk: &Walk, claimed: &Machine, result: &RecordResult) -> ClaimResult {
     let new = |verdict, detail: String| ClaimResult::new(ClaimKind::Hardware, verdict, detail);
     let other = result.causes.iter().find_map(|c| match c {
         Cause::OtherProfile { found, .. } => Some(found.join(", ")),
@@ -95,6 +100,10 @@ pub fn hardware(walk: &Walk, claimed: &Machine, result: &RecordResult) -> ClaimR
     match other {
         Some(found) => new(Verdict::Mismatch, format!("the bits are those of {found}")),
         None if !walk.matches() => new(Verdict::Inconclusive, "the bits are not those of the claim".to_owned()),
+        None if mode(record) == Some(engine::Mode::Portable) => {
+            let detail = "in portable mode the bits are those of the model on any machine: they show no hardware";
+            new(Verdict::Indistinguishable, detail.to_owned())
+        }
         None if result.alternatives.profiles.is_empty() => {
             new(Verdict::Match, format!("no other profile that is known here gives the bits of {}", claimed.profile))
         }

@@ -90,8 +90,8 @@ pub fn channels(records: &[(Option<Record>, &RecordResult)]) -> Vec<Channel> {
     ]
 }
 
-/// What the method cannot see.
-pub fn limitations(invariant: bool) -> Vec<String> {
+/// What the method cannot see, in records of these modes.
+pub fn limitations(modes: &[engine::Mode]) -> Vec<String> {
     let mut out = vec![
         "What is compared is what was logged. Work on another GPU, or on a separate stream of the same GPU, does not change the bits of the \
          logged stream; it shows in time and power, which this audit does not measure. Pipeline parallelism does not change bits either."
@@ -109,9 +109,15 @@ pub fn limitations(invariant: bool) -> Vec<String> {
          commitments that precede challenges."
             .to_owned(),
     ];
-    if invariant {
+    for mode in modes.iter().filter(|m| m.own_tokens_only()) {
+        out.push(format!(
+            "In {} mode a row's bits depend on its own tokens only. Unreported rows leave no numeric trace at all in such a log.",
+            mode.name()
+        ));
+    }
+    if modes.contains(&engine::Mode::Portable) {
         out.push(
-            "In invariant mode a row's bits depend on its own tokens only. Unreported rows leave no numeric trace at all in such a log."
+            "In portable mode the bits are the same on every GPU generation and on a processor. They do not show what computed them."
                 .to_owned(),
         );
     }

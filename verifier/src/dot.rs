@@ -1,4 +1,4 @@
-//! One output element of a matrix product, by the emulator's reference: what the GEMM kernel computes for it.
+//! One output element of a matrix product, by the emulator's reference: what the GEMM kernels compute for it.
 //!
 //! Used to propose single-bit changes of weights; a proposal counts only after a full replay.
 
@@ -42,4 +42,14 @@ pub fn dot(profile: &str, x: &[u16], w: &[u16], splits: u32) -> Result<u32, Repl
         });
     }
     Ok(total.unwrap_or(0))
+}
+
+/// `sum x[k] w[k]` as one chain of fused multiply-adds from `+0`, K ascending: what the GEMM kernels without tensor cores compute.
+///
+/// `x`, `w`: bf16 patterns, one length. Returns f32 bits.
+///
+/// **Bits.** As those of [`dot`].
+pub fn chain(x: &[u16], w: &[u16]) -> u32 {
+    let wide = |bits: u16| scalar::widen_bf16(bits);
+    x.iter().zip(w).fold(0, |sum, (x, w)| scalar::fma::<F32>(wide(*x), wide(*w), sum, Mods::RN))
 }

@@ -13,7 +13,7 @@ use emulator::mma::{Instruction, M16N8K16, Types};
 use emulator::profile::Profile;
 use emulator::simd::Level;
 use engine::device::{Device, EmulatedDevice};
-use engine::kernels::PAGE;
+use engine::kernels::{PAGE, Units};
 use engine::kv::Slot;
 use engine::model::Model;
 use engine::policy::{self, Dispatch, Mode};
@@ -202,6 +202,9 @@ impl Replayer for EngineReplayer {
     }
 
     fn splittable(&self) -> Vec<String> {
+        if self.mode.units() == Units::Ieee {
+            return Vec::new();
+        }
         named_all(&Dispatch::UNSPLIT).into_iter().map(|(op, _)| op.to_owned()).collect()
     }
 
@@ -263,7 +266,11 @@ impl Replayer for EngineReplayer {
     }
 
     fn dot(&self, profile: &str, op: Op, x: &[u16], w: &[u16], splits: u32) -> Result<u32, ReplayError> {
-        crate::dot::dot(profile, &self.padded(op, x), &self.padded(op, w), splits)
+        let (x, w) = (self.padded(op, x), self.padded(op, w));
+        match self.mode.units() {
+            Units::Special => crate::dot::dot(profile, &x, &w, splits),
+            Units::Ieee => Ok(crate::dot::chain(&x, &w)),
+        }
     }
 
     fn embeddings(&self, bits: &[u16]) -> Vec<u32> {

@@ -4,6 +4,7 @@
 
 use crate::audit::{self, Input, Options};
 use crate::challenge::{self, Plan};
+use crate::claims;
 use crate::compare::Opened;
 use crate::disclosure;
 use crate::error::Error;
@@ -154,11 +155,13 @@ pub fn audit(
         let detail = format!("a receipt promises entry {}, the log has {entries}", promised.log.index);
         result.log.refused = Some(Refusal { reason: "rolled-back".to_owned(), detail });
     }
-    let invariant = records.iter().any(|(r, _)| r.as_ref().is_some_and(|r| r.stack.mode == "invariant"));
+    let mut modes: Vec<_> = records.iter().filter_map(|(r, _)| claims::mode(r.as_ref()?)).collect();
+    modes.sort_unstable();
+    modes.dedup();
     let (originals, audited): (Vec<Option<Record>>, Vec<RecordResult>) = records.into_iter().unzip();
     let pairs: Vec<_> = originals.into_iter().zip(&audited).collect();
     result.channels = disclosure::channels(&pairs);
-    result.limitations = disclosure::limitations(invariant);
+    result.limitations = disclosure::limitations(&modes);
     result.records = audited;
     let of_log = result.log.refused.as_ref().map(|_| Verdict::Error);
     result.verdict = fold_records(result.records.iter().map(|r| r.verdict).chain(of_log));
@@ -283,7 +286,7 @@ fn blank(input: &LogInput<'_>, options: &Options) -> AuditResult {
         level: None,
         headline: String::new(),
         channels: Vec::new(),
-        limitations: disclosure::limitations(false),
+        limitations: disclosure::limitations(&[]),
         recheck: input.recheck.clone(),
     }
 }

@@ -11,7 +11,7 @@ pub enum Mode {
     /// By the logged steps.
     #[default]
     Schedule,
-    /// By one teacher-forced prefill per request: valid where a row's bits depend on its own tokens only (`invariant`).
+    /// By one teacher-forced prefill per request: valid where a row's bits depend on its own tokens only (`invariant`, `portable`).
     Prefill,
 }
 
@@ -49,7 +49,7 @@ pub fn declared_splits(record: &Record, step: usize) -> Splits {
     Splits::new(ops.iter().map(|op| (op.op.clone(), op.splits)))
 }
 
-/// Most rows of one prefill pass: longer requests are replayed in chunks, which in an `invariant` mode changes no bit.
+/// Most rows of one prefill pass: longer requests are replayed in chunks, which in such a mode changes no bit.
 const PREFILL_CHUNK: usize = 256;
 
 impl Plan {

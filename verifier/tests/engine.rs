@@ -155,6 +155,34 @@ fn an_invariant_record_matches_by_schedule_and_by_prefill() {
     }
 }
 
+/// A portable record has the claimed bits whatever computed it, and the audit says that it cannot tell.
+#[test]
+fn a_portable_record_matches_by_any_replay_and_shows_no_hardware() {
+    let portable = || Serving { mode: engine::Mode::Portable, new_tokens: 2, ..Serving::default() };
+    let served = Serving { profile: "sm_80", chunk: Some(4), ..portable() }.serve();
+    for mode in [ReplayMode::Schedule, ReplayMode::Prefill] {
+        let options = Options { mode, ..Options::default() };
+        let r = served.audit_on(&AtHand::emulated(model(), 2, None), &options, true);
+        assert_eq!(r.verdict, Verdict::Match, "{mode:?} {:#?}", r.claims);
+        let words = |kind| r.claims.iter().find(|c| c.claim == kind).map(|c| c.detail.as_str()).unwrap();
+        assert!(words(ClaimKind::Rows).contains("portable"), "{}", words(ClaimKind::Rows));
+        assert_eq!(claim(&r, ClaimKind::Hardware), Verdict::Indistinguishable);
+        assert!(words(ClaimKind::Hardware).contains("show no hardware"), "{}", words(ClaimKind::Hardware));
+        assert!(r.alternatives.profiles.contains(&"sm_80".to_owned()), "{:?}", r.alternatives);
+    }
+    let alter: served::Alter = |m| flip(m, "model.layers.1.mlp.up_proj.weight", 17, 101, 12);
+    let r = Serving { alter, level: EvidenceLevel::A, ..portable() }.serve().audit();
+    assert_eq!(r.verdict, Verdict::Mismatch);
+    let Some(Cause::WeightBit { row, column, .. }) = r.causes.first() else { panic!("{:#?} {:#?}", r.causes, r.tried) };
+    assert_eq!((*row, *column), (17, 101));
+    // Kernels of another mode are other kernels.
+    let mut other = portable().serve();
+    let invariant = Serving { mode: engine::Mode::Invariant, ..portable() }.serve();
+    other.record.stack.kernels = invariant.record.stack.kernels;
+    let r = other.audit_on(&AtHand::emulated(model(), 2, None), &Options::default(), false);
+    assert_eq!(r.verdict, Verdict::Unverifiable, "{}", r.headline);
+}
+
 #[test]
 fn what_is_not_at_hand_is_unverifiable() {
     let mut other = Serving { new_tokens: 1, ..Serving::default() }.serve();

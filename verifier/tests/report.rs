@@ -35,7 +35,7 @@ fn result(name: &str, record: RecordResult) -> AuditResult {
         level: record.level,
         headline: String::new(),
         channels: disclosure::channels(&[(None, &record)]),
-        limitations: disclosure::limitations(false),
+        limitations: disclosure::limitations(&[]),
         recheck: disclosure::recheck("log", "model", "key.pub", verifier::plan::Mode::Schedule),
         records: vec![record],
     };

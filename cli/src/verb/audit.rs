@@ -33,7 +33,7 @@ pub struct Input {
     #[arg(long, value_name = "DIR")]
     model: Option<PathBuf>,
 
-    /// `schedule`: repeat the logged steps; `prefill`: one teacher-forced prefill a request (`invariant` logs)
+    /// `schedule`: repeat the logged steps; `prefill`: one teacher-forced prefill a request (`invariant` and `portable` logs)
     #[arg(long, value_name = "HOW", default_value = "schedule", value_parser = replay_mode)]
     mode: Mode,
 

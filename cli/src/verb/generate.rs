@@ -54,7 +54,7 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 32, value_parser = argument::count(1, MAX_NEW_TOKENS))]
     max_new_tokens: u32,
 
-    /// Numerics mode: `invariant` (a row's bits depend on its own tokens only) or `throughput`
+    /// Numerics mode: `invariant` (a row's bits depend on its own tokens only), `portable` (the same, on any hardware) or `throughput`
     #[arg(long, value_name = "MODE", default_value = "throughput", value_parser = parse_mode)]
     mode: Mode,
 
@@ -115,7 +115,7 @@ pub struct Args {
 
 pub(super) fn parse_mode(name: &str) -> Result<Mode, String> {
     let known = || Mode::ALL.map(Mode::name).join(" or ");
-    Mode::ALL.into_iter().find(|m| m.name() == name).ok_or_else(|| format!("a mode is {}", known()))
+    Mode::from_name(name).ok_or_else(|| format!("a mode is {}", known()))
 }
 
 #[derive(Serialize)]

@@ -33,7 +33,8 @@ pub struct Args {
     #[arg(long, value_name = "DIR", env = "LASTBIT_MODEL")]
     model: Option<PathBuf>,
 
-    /// Numerics mode: `invariant` (a row's bits depend on its own tokens only) or `throughput` [default: throughput]
+    /// Numerics mode: `invariant` (a row's bits depend on its own tokens only), `portable` (the same, on any hardware) or `throughput`
+    /// [default: throughput]
     #[arg(long, value_name = "MODE", env = "LASTBIT_MODE", value_parser = parse_mode)]
     mode: Option<Mode>,
 

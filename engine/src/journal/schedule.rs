@@ -103,6 +103,7 @@ pub fn dispatch(launches: &Launches, kernels: &[rec::Kernel], schedule: &rec::Sc
     for op in ops {
         found.set(&op.op, op.splits)?;
     }
+    launches.check(&found)?;
     let expected = launches.of(&found, count, logits);
     if expected.len() != ops.len() {
         return refuse(format!("the step states {} launches, this engine makes {}", ops.len(), expected.len()));

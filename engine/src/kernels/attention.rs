@@ -1,11 +1,13 @@
 //! Causal attention over the paged cache: one warp for each query tile, head and split; keys and values pass through shared memory
 //! one tile ahead of their use.
 
+mod chain;
 mod softmax;
 mod tiles;
 
 use ptx::builder::{F32, KernelBuilder, R32, R64};
 
+pub use self::chain::ChainAttentionSpec;
 use self::softmax::State;
 use self::tiles::KvTiles;
 use super::emit::text;

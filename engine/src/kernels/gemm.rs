@@ -1,5 +1,6 @@
-//! Matrix multiply on tensor cores: cp.async double buffering, ldmatrix, `mma.sync.m16n8k16`.
+//! Matrix multiply: cp.async double buffering, then `mma.sync.m16n8k16` on tensor cores or chains of fused multiply-adds.
 
+mod chains;
 mod copy;
 mod few_rows;
 mod place;
@@ -7,12 +8,13 @@ mod rows;
 
 use ptx::builder::{KernelBuilder, P, R32, R64};
 
+use self::chains::Chains;
 use self::copy::Copies;
 use self::few_rows::FewRows;
 use self::place::Place;
 use self::rows::Rows;
 use super::emit::text;
-use super::{KernelText, PAD};
+use super::{KernelText, PAD, Units};
 
 /// Columns of `Y` per block.
 const COLS: u32 = 64;
@@ -97,17 +99,20 @@ trait Product {
     fn store(&self, spec: &GemmSpec, k: &mut KernelBuilder, place: &Place, y: R64, rows: R32);
 }
 
-/// `Y[rows, n] = X[rows, k] W[n, k]^T` on `mma.sync.m16n8k16` bf16, K ascending.
+/// `Y[rows, n] = X[rows, k] W[n, k]^T`, K ascending.
 ///
 /// Arguments: `x: bf16[rows, k_pad]`, `w: bf16[n_pad, k_pad]`, `y` (out, see [`GemmOut`]), `rows: u32`, and for
 /// [`GemmOut::Partial`] also `splits: u32` (not zero); slice `s` covers the 16-blocks `[s*c, min(nb, (s+1)*c))`, with
 /// `nb = k_pad / 16` and `c = ceil(nb/splits)`. A slice with no block writes `+0.0`.
 ///
 /// # Bits
-/// One accumulator an output, from `+0`; one `mma` a 16-block of `K`, in ascending order, the accumulator being `c` and `d` of each:
+/// One accumulator an output, from `+0`. On tensor cores ([`Units::Special`]) one `mma.m16n8k16` bf16 a 16-block of `K`, in ascending order,
+/// the accumulator being `c` and `d` of each; otherwise ([`Units::Ieee`]) one `fma.rn.f32` an element, in ascending order:
 ///
 /// ```text
-/// acc = +0;  for b in blocks of the slice: acc = mma(x[row, 16b..16b+16], w[col, 16b..16b+16], acc)
+/// acc = +0
+/// Special: for b in blocks of the slice: acc = mma(x[row, 16b..16b+16], w[col, 16b..16b+16], acc)
+/// Ieee:    for i in elements of the slice, padding included: acc = fma(x[row, i], w[col, i], acc)
 /// y = acc, or bf16(acc) nearest even
 /// ```
 ///
@@ -122,6 +127,8 @@ pub struct GemmSpec {
     pub tile: GemmTile,
     /// Kind of output.
     pub out: GemmOut,
+    /// What products are summed with.
+    pub units: Units,
 }
 
 impl GemmSpec {
@@ -138,7 +145,11 @@ impl GemmSpec {
             GemmOut::F32 => "f32",
             GemmOut::Partial => "partial",
         };
-        let mut k = KernelBuilder::new(&format!("gemm_{tile}_{out}"));
+        let units = match self.units {
+            Units::Special => "",
+            Units::Ieee => "chain_",
+        };
+        let mut k = KernelBuilder::new(&format!("gemm_{units}{tile}_{out}"));
         k.max_ntid(self.tile.threads(), 1, 1);
         let (x, w, y, rows) = (k.param_ptr("x"), k.param_ptr("w"), k.param_ptr("y"), k.param_u32("rows"));
         let (first_block, left) = self.slice(&mut k);
@@ -146,9 +157,10 @@ impl GemmSpec {
         let smem = k.shared_addr(smem);
         let place = Place::new(&mut k, self.tile);
         let copies = Copies::new(self, &mut k, &place, (x, w, rows), first_block);
-        let product: Box<dyn Product> = match self.tile {
-            GemmTile::M8 => Box::new(FewRows::new(self, &mut k, &place, smem)),
-            GemmTile::M16 | GemmTile::M64 => Box::new(Rows::new(self, &mut k, &place, smem, rows)),
+        let product: Box<dyn Product> = match (self.units, self.tile) {
+            (Units::Special, GemmTile::M8) => Box::new(FewRows::new(self, &mut k, &place, smem)),
+            (Units::Special, _) => Box::new(Rows::new(self, &mut k, &place, smem, rows)),
+            (Units::Ieee, _) => Box::new(Chains::new(self, &mut k, &place, smem, rows)),
         };
         let to = place.copy_address(&mut k, smem);
         self.walk(&mut k, &copies, to, &*product, left);

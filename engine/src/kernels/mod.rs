@@ -16,7 +16,8 @@
 //! * the K and V caches of a layer are bf16 `[pages][kv_heads][PAGE][head_pad]`.
 //!
 //! # Bits
-//! Every kernel states its order of operations under **Bits**, down to each rounding. Where it says so, a row's bits depend on that
+//! Every kernel states its order of operations under **Bits**, down to each rounding. Kernels that need more than IEEE operations have a
+//! twin that does not ([`Units`]). Where it says so, a row's bits depend on that
 //! row's own inputs alone: not on how many rows a launch has, on the row's place among them, or on the tile. Threads share no sum
 //! except in the named orders, so nothing depends on scheduling either.
 
@@ -31,8 +32,9 @@ mod rmsnorm;
 mod rope;
 mod splitk;
 mod top2;
+mod units;
 
-pub use attention::{AttentionSpec, KV_TILE, TILE_WORDS, scale_log2e};
+pub use attention::{AttentionSpec, ChainAttentionSpec, KV_TILE, TILE_WORDS, scale_log2e};
 pub use combine::AttentionCombineSpec;
 pub use elementwise::{AddSpec, SiluMulSpec};
 pub use gather::{EmbedSpec, GatherSpec};
@@ -42,6 +44,7 @@ pub use rmsnorm::RmsNormSpec;
 pub use rope::RopeStoreSpec;
 pub use splitk::SplitKReduceSpec;
 pub use top2::{TOP2_WORDS, Top2Spec};
+pub use units::Units;
 
 /// Widths and heads are padded to a multiple of this many elements (the K of one `mma.m16n8k16`).
 pub const PAD: u32 = 16;

@@ -2,8 +2,9 @@
 
 use ptx::builder::{F32, KernelBuilder, R32};
 
-use super::KernelText;
 use super::emit::{CHUNK, THREADS, for_each_unit, narrow8, text, unit_grid, widen8};
+use super::units::rsqrt;
+use super::{KernelText, Units};
 
 /// Threads of a block of [`HeadNormSpec`]: one warp.
 const LANES: u32 = 32;
@@ -59,7 +60,7 @@ impl BiasSpec {
 /// ```text
 /// lane l:   a = +0; over its columns in ascending order: a = fma(x, x, a)
 /// butterfly over lane distances 16, 8, 4, 2, 1: a = a + a[lane ^ distance]
-/// m = a * rn(1/head_dim);  r = rsqrt.approx.ftz(m + eps)
+/// m = a * rn(1/head_dim);  r = rsqrt.approx.ftz(m + eps), or with IEEE units rcp.rn(sqrt.rn(m + eps))
 /// x = bf16( bf16(x * r) * w )
 /// ```
 ///
@@ -76,6 +77,8 @@ pub struct HeadNormSpec {
     pub head_pad: u32,
     /// Bits of epsilon as f32.
     pub eps: u32,
+    /// What the root is computed with.
+    pub units: Units,
 }
 
 impl HeadNormSpec {
@@ -87,7 +90,10 @@ impl HeadNormSpec {
     pub fn build(&self) -> KernelText {
         let chunks = self.head_dim / CHUNK;
         assert!(self.head_dim.is_multiple_of(CHUNK) && chunks <= LANES, "heads of {}", self.head_dim);
-        let mut k = KernelBuilder::new("head_norm");
+        let mut k = KernelBuilder::new(match self.units {
+            Units::Special => "head_norm",
+            Units::Ieee => "head_norm_ieee",
+        });
         k.max_ntid(LANES, 1, 1);
         let (qkv, q_w, k_w) = (k.param_ptr("qkv"), k.param_ptr("q_w"), k.param_ptr("k_w"));
         let rows = k.param_u32("rows");
@@ -124,7 +130,7 @@ impl HeadNormSpec {
         }
         let mean = k.mul_rn(sum, 1.0 / self.head_dim as f32);
         let shifted = k.add_rn(mean, f32::from_bits(self.eps));
-        let r = k.rsqrt_approx_ftz(shifted);
+        let r = rsqrt(&mut k, self.units, shifted);
         let normal = std::array::from_fn(|i| k.mul_rn(x[i], r));
         let normal = narrow8(&mut k, normal);
         let normal = widen8(&mut k, normal);

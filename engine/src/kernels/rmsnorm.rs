@@ -2,8 +2,9 @@
 
 use ptx::builder::{F32, KernelBuilder, P, R16, R32, R64};
 
-use super::KernelText;
 use super::emit::{CHUNK, narrow8, text, widen8};
+use super::units::rsqrt;
+use super::{KernelText, Units};
 
 /// Threads of a block: one warp.
 const LANES: u32 = 32;
@@ -20,7 +21,7 @@ const UNROLL: u32 = 4;
 /// ```text
 /// lane l:   a = +0; over its chunks and their columns in ascending order: a = fma(x, x, a)
 /// butterfly over lane distances 16, 8, 4, 2, 1: a = a + a[lane ^ distance]
-/// m = a * rn(1/hidden);  r = rsqrt.approx.ftz(m + eps)
+/// m = a * rn(1/hidden);  r = rsqrt.approx.ftz(m + eps), or with IEEE units rcp.rn(sqrt.rn(m + eps))
 /// y = bf16( bf16(x * r) * w )
 /// ```
 ///
@@ -35,13 +36,18 @@ pub struct RmsNormSpec {
     pub hidden_pad: u32,
     /// Bits of epsilon as f32.
     pub eps: u32,
+    /// What the root is computed with.
+    pub units: Units,
 }
 
 impl RmsNormSpec {
     /// The kernel.
     #[must_use]
     pub fn build(&self) -> KernelText {
-        let mut k = KernelBuilder::new("rmsnorm");
+        let mut k = KernelBuilder::new(match self.units {
+            Units::Special => "rmsnorm",
+            Units::Ieee => "rmsnorm_ieee",
+        });
         k.max_ntid(LANES, 1, 1);
         let (x, w, y, rows) = (k.param_ptr("x"), k.param_ptr("w"), k.param_ptr("y"), k.param_u32("rows"));
         let row = k.ctaid_x();
@@ -65,7 +71,7 @@ impl RmsNormSpec {
         }
         let mean = k.mul_rn(sum, 1.0 / self.hidden as f32);
         let shifted = k.add_rn(mean, f32::from_bits(self.eps));
-        let r = k.rsqrt_approx_ftz(shifted);
+        let r = rsqrt(&mut k, self.units, shifted);
 
         self.over_chunks(&mut k, lane, &[x, w, y], |k, at, offset, owns| {
             let (v, w) = (load(k, owns, at[0], offset), load(k, owns, at[1], offset));

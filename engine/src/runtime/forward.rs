@@ -3,7 +3,7 @@
 use super::Engine;
 use super::buffers::Scratch;
 use super::collect::Collector;
-use super::kernels::Gemm;
+use super::kernels::{Attention, Gemm};
 use super::layout::{Layout, Section};
 use crate::device::{Arg, Buffer, KernelId};
 use crate::error::Result;
@@ -137,33 +137,37 @@ impl Engine {
         let at = |section| Arg::Ptr(inputs.address + layout.offset(section));
         let common = [query.arg(), caches[0].arg(), caches[1].arg(), at(Section::Tiles), at(Section::BlockTable)];
         let sizes = [Arg::U32(rows), Arg::U32(tiles), Arg::U32(self.kv.max_pages())];
-        if splits == 1 {
-            let (kernel, grid) = (self.kernels.attention.id, self.kernels.attention.spec.grid(tiles, 1));
-            return self.launch(kernel, grid, &[&common[..], &[out.arg()], &sizes].concat());
-        }
+        let (partial, combine) = match &self.kernels.attention {
+            Attention::Tensor { partial, combine, .. } if splits != 1 => {
+                ((partial.id, partial.spec.grid(tiles, splits)), (combine.id, combine.spec.grid(rows)))
+            }
+            whole => {
+                let (kernel, grid) = match whole {
+                    Attention::Tensor { whole, .. } => (whole.id, whole.spec.grid(tiles, 1)),
+                    Attention::Chain(chain) => (chain.id, chain.spec.grid(tiles, layout.tile_rows)),
+                };
+                return self.launch(kernel, grid, &[&common[..], &[out.arg()], &sizes].concat());
+            }
+        };
         let heads = self.model.config.q_heads;
         let width = Padded::of(&self.model.config).attn;
         let o = self.words(Scratch::KvOutput, splits * rows, width)?;
         let m = self.words(Scratch::KvMax, splits * rows, heads)?;
         let l = self.words(Scratch::KvSum, splits * rows, heads)?;
         let parts = [o.arg(), m.arg(), l.arg()];
-        let (kernel, grid) =
-            (self.kernels.attention_partial.id, self.kernels.attention_partial.spec.grid(tiles, splits));
-        self.launch(kernel, grid, &[&common[..], &parts, &sizes, &[Arg::U32(splits)]].concat())?;
-        let (kernel, grid) = (self.kernels.combine.id, self.kernels.combine.spec.grid(rows));
-        self.launch(kernel, grid, &[&parts[..], &[out.arg(), Arg::U32(rows), Arg::U32(splits)]].concat())
+        self.launch(partial.0, partial.1, &[&common[..], &parts, &sizes, &[Arg::U32(splits)]].concat())?;
+        self.launch(combine.0, combine.1, &[&parts[..], &[out.arg(), Arg::U32(rows), Arg::U32(splits)]].concat())
     }
 
     /// `y = x w^T` in one walk or in `splits` slices of K.
     fn gemm(&mut self, pick: Pick, [x, w, y]: [Buffer; 3], rows: u32, splits: u32, n_pad: u32) -> Result<()> {
         let n = Arg::U32(rows);
         let gemm = pick(&self.kernels);
-        if splits == 1 {
+        let Some((partial, reduce)) = gemm.split(rows, splits) else {
             let whole = gemm.whole(rows);
             let (kernel, grid) = (whole.id, whole.spec.grid(rows, 1));
             return self.launch(kernel, grid, &[x.arg(), w.arg(), y.arg(), n]);
-        }
-        let (partial, reduce) = (gemm.partial(rows), &gemm.reduce);
+        };
         let (kernel, grid) = (partial.id, partial.spec.grid(rows, splits));
         let (kernel2, grid2) = (reduce.id, reduce.spec.grid(rows));
         let ws = self.words(Scratch::Partials, splits * rows, n_pad)?;

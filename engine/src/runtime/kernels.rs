@@ -6,10 +6,11 @@ use sha2::{Digest, Sha256};
 
 use crate::config::Config;
 use crate::device::{Device, KernelId};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::kernels::{
-    AddSpec, AttentionCombineSpec, AttentionSpec, BiasSpec, EmbedSpec, GatherSpec, GemmOut, GemmSpec, GemmTile,
-    HeadNormSpec, KernelText, RmsNormSpec, RopeStoreSpec, SiluMulSpec, SplitKReduceSpec, Top2Spec,
+    AddSpec, AttentionCombineSpec, AttentionSpec, BiasSpec, ChainAttentionSpec, EmbedSpec, GatherSpec, GemmOut,
+    GemmSpec, GemmTile, HeadNormSpec, KernelText, RmsNormSpec, RopeStoreSpec, SiluMulSpec, SplitKReduceSpec, Top2Spec,
+    Units,
 };
 use crate::policy::Dispatch;
 use crate::weights::Padded;
@@ -37,9 +38,25 @@ pub(super) struct Built<S> {
 pub(super) struct Gemm {
     /// One walk over K, by tile.
     whole: [Built<GemmSpec>; TILES],
-    /// Slices of K, by tile.
+    /// Slices of K.
+    split: Option<SplitGemm>,
+}
+
+/// A matrix product in slices of K.
+#[derive(Clone, Debug)]
+struct SplitGemm {
+    /// By tile.
     partial: [Built<GemmSpec>; TILES],
-    pub reduce: Built<SplitKReduceSpec>,
+    reduce: Built<SplitKReduceSpec>,
+}
+
+/// The variants of attention.
+#[derive(Clone, Debug)]
+pub(super) enum Attention {
+    /// On tensor cores.
+    Tensor { whole: Built<AttentionSpec>, partial: Built<AttentionSpec>, combine: Built<AttentionCombineSpec> },
+    /// By fused multiply-adds.
+    Chain(Built<ChainAttentionSpec>),
 }
 
 impl Gemm {
@@ -47,15 +64,27 @@ impl Gemm {
         &self.whole[tile(rows)]
     }
 
-    pub fn partial(&self, rows: u32) -> &Built<GemmSpec> {
-        &self.partial[tile(rows)]
+    /// The kernel of slices for `rows` rows, and the one that adds them up, where there are such kernels and `splits` asks for them.
+    pub fn split(&self, rows: u32, splits: u32) -> Option<(&Built<GemmSpec>, &Built<SplitKReduceSpec>)> {
+        self.split.as_ref().filter(|_| splits != 1).map(|s| (&s.partial[tile(rows)], &s.reduce))
     }
 
     /// Kernels launched for `rows` rows in `splits` slices.
     fn chosen(&self, rows: u32, splits: u32) -> Vec<usize> {
-        match splits {
-            1 => vec![self.whole(rows).at],
-            _ => vec![self.partial(rows).at, self.reduce.at],
+        match self.split(rows, splits) {
+            None => vec![self.whole(rows).at],
+            Some((partial, reduce)) => vec![partial.at, reduce.at],
+        }
+    }
+}
+
+impl Attention {
+    /// Kernels launched for `splits` ranges of KV.
+    fn chosen(&self, splits: u32) -> Vec<usize> {
+        match self {
+            Attention::Chain(kernel) => vec![kernel.at],
+            Attention::Tensor { whole, .. } if splits == 1 => vec![whole.at],
+            Attention::Tensor { partial, combine, .. } => vec![partial.at, combine.at],
         }
     }
 }
@@ -78,9 +107,7 @@ pub(super) struct KernelSet {
     /// Before `rope`, in families that normalise heads.
     pub head_norm: Option<Built<HeadNormSpec>>,
     pub rope: Built<RopeStoreSpec>,
-    pub attention: Built<AttentionSpec>,
-    pub attention_partial: Built<AttentionSpec>,
-    pub combine: Built<AttentionCombineSpec>,
+    pub attention: Attention,
     pub o_proj: Gemm,
     pub add: Built<AddSpec>,
     pub gate_up: Gemm,
@@ -91,6 +118,7 @@ pub(super) struct KernelSet {
     pub top2: Built<Top2Spec>,
     /// The distinct kernels, in order of first use.
     pub refs: Vec<KernelRef>,
+    units: Units,
 }
 
 /// How one operation of a step is launched.
@@ -122,12 +150,21 @@ impl Launches {
     pub fn of(&self, dispatch: &Dispatch, rows: u32, logits_rows: u32) -> Vec<OpChoice> {
         self.0.choices(dispatch, rows, logits_rows)
     }
+
+    /// Refuses a dispatch that there are no kernels for.
+    ///
+    /// # Errors
+    /// [`Error::Dispatch`] naming the operation.
+    pub fn check(&self, dispatch: &Dispatch) -> Result<()> {
+        self.0.check(dispatch)
+    }
 }
 
 /// Registers texts once each.
 struct Registrar<'a> {
     device: &'a mut dyn Device,
     refs: Vec<KernelRef>,
+    units: Units,
 }
 
 impl Registrar<'_> {
@@ -143,31 +180,51 @@ impl Registrar<'_> {
     }
 
     fn gemm(&mut self, n_pad: u32, k_pad: u32, f32_out: bool) -> Result<Gemm> {
-        let out = if f32_out { GemmOut::F32 } else { GemmOut::Bf16 };
+        let (units, out) = (self.units, if f32_out { GemmOut::F32 } else { GemmOut::Bf16 });
         let mut of = |out| -> Result<[Built<GemmSpec>; TILES]> {
-            let [a, b, c] = GemmTile::ALL.map(|tile| self.add(GemmSpec { n_pad, k_pad, out, tile }, GemmSpec::build));
+            let [a, b, c] =
+                GemmTile::ALL.map(|tile| self.add(GemmSpec { n_pad, k_pad, out, tile, units }, GemmSpec::build));
             Ok([a?, b?, c?])
         };
-        Ok(Gemm {
-            whole: of(out)?,
-            partial: of(GemmOut::Partial)?,
-            reduce: self.add(SplitKReduceSpec { n_pad, f32_out }, SplitKReduceSpec::build)?,
+        let whole = of(out)?;
+        let split = match units {
+            Units::Ieee => None,
+            Units::Special => Some(SplitGemm {
+                partial: of(GemmOut::Partial)?,
+                reduce: self.add(SplitKReduceSpec { n_pad, f32_out }, SplitKReduceSpec::build)?,
+            }),
+        };
+        Ok(Gemm { whole, split })
+    }
+
+    fn attention(&mut self, config: &Config) -> Result<Attention> {
+        let (q_heads, kv_heads, head_dim) = (config.q_heads, config.kv_heads, config.head_dim);
+        let head_pad = Padded::of(config).head;
+        let tensor = |partial| AttentionSpec { q_heads, kv_heads, head_dim, head_pad, partial };
+        Ok(match self.units {
+            Units::Ieee => Attention::Chain(
+                self.add(ChainAttentionSpec { q_heads, kv_heads, head_dim, head_pad }, ChainAttentionSpec::build)?,
+            ),
+            Units::Special => Attention::Tensor {
+                whole: self.add(tensor(false), AttentionSpec::build)?,
+                partial: self.add(tensor(true), AttentionSpec::build)?,
+                combine: self.add(AttentionCombineSpec { q_heads, head_dim, head_pad }, AttentionCombineSpec::build)?,
+            },
         })
     }
 }
 
 impl KernelSet {
-    pub fn new(config: &Config, device: &mut dyn Device) -> Result<Self> {
+    pub fn new(config: &Config, units: Units, device: &mut dyn Device) -> Result<Self> {
         let p = Padded::of(config);
         let (q_heads, kv_heads, head_dim, head_pad) = (config.q_heads, config.kv_heads, config.head_dim, p.head);
-        let attention = |partial| AttentionSpec { q_heads, kv_heads, head_dim, head_pad, partial };
-        let norm = RmsNormSpec { hidden: config.hidden, hidden_pad: p.hidden, eps: config.rms_eps.to_bits() };
+        let eps = config.rms_eps.to_bits();
+        let norm = RmsNormSpec { hidden: config.hidden, hidden_pad: p.hidden, eps, units };
         let rope = RopeStoreSpec { q_heads, kv_heads, head_dim, head_pad };
         let bias = config.architecture.qkv_bias().then_some(BiasSpec { width: p.qkv });
-        let eps = config.rms_eps.to_bits();
         let head_norm =
-            config.architecture.qk_norm().then_some(HeadNormSpec { q_heads, kv_heads, head_dim, head_pad, eps });
-        let mut r = Registrar { device, refs: Vec::new() };
+            config.architecture.qk_norm().then_some(HeadNormSpec { q_heads, kv_heads, head_dim, head_pad, eps, units });
+        let mut r = Registrar { device, refs: Vec::new(), units };
         Ok(Self {
             embed: r.add(EmbedSpec { hidden_pad: p.hidden }, EmbedSpec::build)?,
             norm: r.add(norm, RmsNormSpec::build)?,
@@ -175,19 +232,29 @@ impl KernelSet {
             qkv_bias: bias.map(|spec| r.add(spec, BiasSpec::build)).transpose()?,
             head_norm: head_norm.map(|spec| r.add(spec, HeadNormSpec::build)).transpose()?,
             rope: r.add(rope, RopeStoreSpec::build)?,
-            attention: r.add(attention(false), AttentionSpec::build)?,
-            attention_partial: r.add(attention(true), AttentionSpec::build)?,
-            combine: r.add(AttentionCombineSpec { q_heads, head_dim, head_pad }, AttentionCombineSpec::build)?,
+            attention: r.attention(config)?,
             o_proj: r.gemm(p.hidden, p.attn, false)?,
             add: r.add(AddSpec { width: p.hidden }, AddSpec::build)?,
             gate_up: r.gemm(2 * p.ffn, p.hidden, false)?,
-            silu_mul: r.add(SiluMulSpec { ffn_pad: p.ffn }, SiluMulSpec::build)?,
+            silu_mul: r.add(SiluMulSpec { ffn_pad: p.ffn, units }, SiluMulSpec::build)?,
             down: r.gemm(p.hidden, p.ffn, false)?,
             gather: r.add(GatherSpec { width: p.hidden }, GatherSpec::build)?,
             lm_head: r.gemm(p.vocab, p.hidden, true)?,
             top2: r.add(Top2Spec { vocab: config.vocab_size, vocab_pad: p.vocab }, Top2Spec::build)?,
             refs: r.refs,
+            units,
         })
+    }
+
+    /// Refuses a dispatch that there are no kernels for.
+    pub fn check(&self, dispatch: &Dispatch) -> Result<()> {
+        dispatch.check()?;
+        match dispatch.entries().iter().find(|e| e.1 != 1) {
+            Some((op, splits)) if self.units == Units::Ieee => {
+                Err(Error::Dispatch { detail: format!("portable kernels are never split, `{op}` = {splits}") })
+            }
+            _ => Ok(()),
+        }
     }
 
     fn choices(&self, d: &Dispatch, rows: u32, logits_rows: u32) -> Vec<OpChoice> {
@@ -197,10 +264,7 @@ impl KernelSet {
         let mut qkv = gemm("qkv", &self.qkv, rows, d.qkv);
         qkv.kernels.extend(self.qkv_bias.as_ref().map(|b| b.at));
         let rope_store = self.head_norm.as_ref().map(|n| n.at).into_iter().chain([self.rope.at]).collect();
-        let attention = match d.kv_splits {
-            1 => vec![self.attention.at],
-            _ => vec![self.attention_partial.at, self.combine.at],
-        };
+        let attention = self.attention.chosen(d.kv_splits);
         let mut all = vec![
             one("embed", self.embed.at),
             one("attn_norm", self.norm.at),

@@ -11,8 +11,9 @@ pub(super) struct Layout {
     pub rows: Vec<Row>,
     /// Row indices that get logits.
     pub logit_rows: Vec<u32>,
-    /// Attention tiles.
+    /// Attention tiles, and rows of the largest.
     pub tile_count: u32,
+    pub tile_rows: u32,
     /// Words of all sections; see [`Section`].
     words: Vec<u32>,
     starts: [usize; Section::COUNT],
@@ -71,6 +72,7 @@ impl Layout {
             }
         }
         let tile_count = tiles.len() as u32 / TILE_WORDS;
+        let tile_rows = groups.iter().map(|g| Q_TILE.min(g.tokens.len() as u32)).max().unwrap_or(0);
         let mut words = Vec::new();
         let mut starts = [0; Section::COUNT];
         let sections = [ids, positions, columns, logit_rows.clone(), tiles, kv.block_table()];
@@ -79,7 +81,7 @@ impl Layout {
             words.extend(section);
             words.resize(words.len().next_multiple_of(ALIGN), 0);
         }
-        Ok(Self { rows, logit_rows, tile_count, words, starts })
+        Ok(Self { rows, logit_rows, tile_count, tile_rows, words, starts })
     }
 
     /// Number of rows.
@@ -121,7 +123,7 @@ mod tests {
             Group { slot: a, start: 16, tokens: vec![7], logits: Logits::Last },
         ];
         let l = Layout::new(&groups, &kv).unwrap();
-        assert_eq!((l.row_count(), l.tile_count, l.logit_rows.as_slice()), (19, 3, &[18][..]));
+        assert_eq!((l.row_count(), l.tile_count, l.tile_rows, l.logit_rows.as_slice()), (19, 3, 16, &[18][..]));
         // b's rows in tiles of 16 and 2, then a's one row at position 16.
         assert_eq!(l.section(Section::Tiles), [1, 0, 16, 0, 1, 16, 2, 16, 0, 18, 1, 16]);
         assert_eq!(l.section(Section::Positions)[16..19], [16, 17, 16]);

@@ -60,7 +60,7 @@ impl Engine {
         if limits.slots == 0 || limits.pages == 0 || limits.max_rows == 0 {
             return Err(Error::Plan { detail: "an engine needs at least one slot, one page and one row".into() });
         }
-        let kernels = Arc::new(KernelSet::new(&model.config, device.as_mut())?);
+        let kernels = Arc::new(KernelSet::new(&model.config, mode.units(), device.as_mut())?);
         let resident = Resident::new(&model, limits.pages, device.as_mut())?;
         let kv = KvTables::new(limits.pages, limits.slots, model.config.max_positions);
         Ok(Self { model, device, mode, limits, kernels, resident, scratch: ScratchPool::default(), kv })
@@ -140,6 +140,7 @@ impl Engine {
     /// [`Error::Plan`] and [`Error::Dispatch`] for a plan that cannot be run, [`Error::CacheFull`], [`Error::Device`].
     pub fn step(&mut self, plan: &StepPlan) -> Result<StepOutput> {
         plan.check(&self.kv, self.model.config.vocab_size, self.limits.max_rows)?;
+        self.kernels.check(&plan.dispatch)?;
         let out = self.reserve(&plan.groups).and_then(|layout| self.run(layout, plan));
         if out.is_err() {
             for group in &plan.groups {

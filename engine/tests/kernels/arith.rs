@@ -29,6 +29,34 @@ pub fn fma(a: u32, b: u32, c: u32) -> u32 {
     scalar::fma::<Single>(a, b, c, Mods::RN)
 }
 
+/// `div.rn.f32`.
+pub fn div(a: u32, b: u32) -> u32 {
+    scalar::div::<Single>(a, b, Mods::RN)
+}
+
+/// `sqrt.rn.f32`.
+pub fn sqrt(a: u32) -> u32 {
+    scalar::sqrt::<Single>(a, Mods::RN)
+}
+
+/// `rcp.rn.f32`.
+pub fn rcp_rn(a: u32) -> u32 {
+    scalar::rcp::<Single>(a, Mods::RN)
+}
+
+/// `2^(x c)` for `x <= 0` as kernels without special functions compute it.
+pub fn exp2(x: u32, c: u32) -> u32 {
+    const MAGIC: u32 = 0x4b40_0000;
+    const ONE: u32 = 0x3f80_0000;
+    let t = fma(x, c, MAGIC);
+    let r = fma(x, c, sub(MAGIC, t));
+    let coefficients = [0x3aaf_9f29, 0x3c1d_96a6, 0x3d63_5774, 0x3e75_fdee, 0x3f31_7218, ONE];
+    let p = coefficients.into_iter().fold(0x3920_fdde, |p, coefficient| fma(p, r, coefficient));
+    let floor = (-125.0 / f64::from(f32::from_bits(c))) as f32;
+    let power = (t << 23).wrapping_add(ONE);
+    if f32::from_bits(x) < floor { 0 } else { mul(p, power) }
+}
+
 /// `max.f32`.
 pub fn max(a: u32, b: u32) -> u32 {
     scalar::max::<Single>(a, b, false, false)

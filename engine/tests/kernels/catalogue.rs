@@ -1,9 +1,12 @@
 //! Every kernel at several shapes.
 
 use engine::kernels::{
-    AddSpec, AttentionCombineSpec, AttentionSpec, BiasSpec, EmbedSpec, GatherSpec, GemmOut, GemmSpec, GemmTile,
-    HeadNormSpec, KernelText, RmsNormSpec, RopeStoreSpec, SiluMulSpec, SplitKReduceSpec, Top2Spec, pad,
+    AddSpec, AttentionCombineSpec, AttentionSpec, BiasSpec, ChainAttentionSpec, EmbedSpec, GatherSpec, GemmOut,
+    GemmSpec, GemmTile, HeadNormSpec, KernelText, RmsNormSpec, RopeStoreSpec, SiluMulSpec, SplitKReduceSpec, Top2Spec,
+    Units, pad,
 };
+
+const UNITS: [Units; 2] = [Units::Special, Units::Ieee];
 
 /// One text of every kernel and variant, at the widths of stories260K, of the embedded model, and at awkward ones.
 pub fn texts() -> Vec<(String, KernelText)> {
@@ -13,13 +16,15 @@ pub fn texts() -> Vec<(String, KernelText)> {
         let (h, f, v) = (pad(hidden), pad(ffn), pad(vocab));
         add(format!("{hidden}"), EmbedSpec { hidden_pad: h }.build());
         add(format!("{hidden}"), GatherSpec { width: h }.build());
-        add(format!("{hidden}"), RmsNormSpec { hidden, hidden_pad: h, eps: 1e-5_f32.to_bits() }.build());
         add(format!("{hidden}"), AddSpec { width: h }.build());
-        add(format!("{ffn}"), SiluMulSpec { ffn_pad: f }.build());
         add(format!("{vocab}"), Top2Spec { vocab, vocab_pad: v }.build());
-        for tile in GemmTile::ALL {
-            for out in [GemmOut::Bf16, GemmOut::F32, GemmOut::Partial] {
-                add(format!("{f}x{h}"), GemmSpec { n_pad: f, k_pad: h, tile, out }.build());
+        for units in UNITS {
+            add(format!("{hidden}"), RmsNormSpec { hidden, hidden_pad: h, eps: 1e-5_f32.to_bits(), units }.build());
+            add(format!("{ffn}"), SiluMulSpec { ffn_pad: f, units }.build());
+            for tile in GemmTile::ALL {
+                for out in [GemmOut::Bf16, GemmOut::F32, GemmOut::Partial] {
+                    add(format!("{f}x{h}"), GemmSpec { n_pad: f, k_pad: h, tile, out, units }.build());
+                }
             }
         }
         for f32_out in [false, true] {
@@ -35,7 +40,10 @@ pub fn texts() -> Vec<(String, KernelText)> {
         }
         let eps = 1e-6_f32.to_bits();
         add(what.clone(), BiasSpec { width: (q_heads + 2 * kv_heads) * head_pad }.build());
-        add(what.clone(), HeadNormSpec { q_heads, kv_heads, head_dim, head_pad, eps }.build());
+        for units in UNITS {
+            add(what.clone(), HeadNormSpec { q_heads, kv_heads, head_dim, head_pad, eps, units }.build());
+        }
+        add(what.clone(), ChainAttentionSpec { q_heads, kv_heads, head_dim, head_pad }.build());
         add(what, AttentionCombineSpec { q_heads, head_dim, head_pad }.build());
     }
     all

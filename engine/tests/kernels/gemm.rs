@@ -1,6 +1,6 @@
 //! GEMM and split-K against one reference dot-add a 16-block, in ascending order.
 
-use engine::kernels::{GemmOut, GemmSpec, GemmTile, PAD, SplitKReduceSpec};
+use engine::kernels::{GemmOut, GemmSpec, GemmTile, PAD, SplitKReduceSpec, Units};
 
 use crate::arith::{Gpu, add, narrow};
 use crate::data::{Rng, value};
@@ -21,7 +21,7 @@ pub fn model(gpu: &Gpu, x: &[u16], w: &[u16], k: usize, (from, to): (usize, usiz
     y
 }
 
-fn inputs(rng: &mut Rng, kind: usize, rows: u32, n: u32, k: u32) -> (Vec<u16>, Vec<u16>) {
+pub fn inputs(rng: &mut Rng, kind: usize, rows: u32, n: u32, k: u32) -> (Vec<u16>, Vec<u16>) {
     let (x, w) = ((rows * k) as usize, (n * k) as usize);
     match kind {
         0 => (rng.activations(x), rng.bf16s(w, 0.05)),
@@ -31,7 +31,7 @@ fn inputs(rng: &mut Rng, kind: usize, rows: u32, n: u32, k: u32) -> (Vec<u16>, V
 }
 
 /// Rows, output width, depth: single blocks, ragged edges in every direction, more than one block of each kind.
-const SHAPES: [(u32, u32, u32); 7] =
+pub const SHAPES: [(u32, u32, u32); 7] =
     [(1, 16, 16), (16, 64, 64), (17, 80, 48), (5, 144, 208), (33, 112, 80), (64, 64, 128), (70, 48, 272)];
 
 #[test]
@@ -43,7 +43,7 @@ fn every_output_is_the_reference_walk() {
             let want = model(&gpu, &x, &w, k_pad as usize, (0, (k_pad / PAD) as usize));
             for tile in TILES {
                 let what = format!("{} {tile:?} {rows}x{n_pad}x{k_pad}", gpu.profile.name);
-                let spec = GemmSpec { n_pad, k_pad, tile, out: GemmOut::F32 };
+                let spec = GemmSpec { n_pad, k_pad, tile, out: GemmOut::F32, units: Units::Special };
                 let args = [In(&x), In(&w), Out(rows * n_pad * 4), U32(rows)];
                 let y = launch(&gpu, &spec.build(), spec.grid(rows, 1), &args);
                 assert_eq!(u32s(&y[0]), want, "{what} f32");
@@ -70,7 +70,7 @@ fn slices_and_their_sum_are_the_reference() {
                 let parts: Vec<Vec<u32>> = cuts.map(|cut| model(&gpu, &x, &w, k_pad as usize, cut)).collect();
                 let splits = splits as u32;
                 for tile in TILES {
-                    let spec = GemmSpec { n_pad, k_pad, tile, out: GemmOut::Partial };
+                    let spec = GemmSpec { n_pad, k_pad, tile, out: GemmOut::Partial, units: Units::Special };
                     let args = [In(&x), In(&w), Out(splits * rows * n_pad * 4), U32(rows), U32(splits)];
                     let ws = launch(&gpu, &spec.build(), spec.grid(rows, splits), &args);
                     assert_eq!(u32s(&ws[0]), parts.concat(), "{} {tile:?} {splits} slices", gpu.profile.name);
@@ -101,7 +101,7 @@ fn the_product_is_a_matrix_product() {
     let gpu = Gpu::named("sm_90");
     let (rows, n_pad, k_pad) = (21, 80, 304);
     let (x, w) = inputs(&mut rng, 0, rows, n_pad, k_pad);
-    let spec = GemmSpec { n_pad, k_pad, tile: GemmTile::for_rows(rows), out: GemmOut::F32 };
+    let spec = GemmSpec { n_pad, k_pad, tile: GemmTile::for_rows(rows), out: GemmOut::F32, units: Units::Special };
     let args = [In(&x), In(&w), Out(rows * n_pad * 4), U32(rows)];
     let y = launch(&gpu, &spec.build(), spec.grid(rows, 1), &args);
     for (i, y) in u32s(&y[0]).into_iter().enumerate() {

@@ -1,6 +1,6 @@
 //! Biases and norms of heads against their stated order of operations.
 
-use engine::kernels::{BiasSpec, HeadNormSpec, pad};
+use engine::kernels::{BiasSpec, HeadNormSpec, Units, pad};
 
 use crate::arith::{Gpu, add, narrow, widen};
 use crate::data::{Rng, pad_rows};
@@ -37,19 +37,21 @@ fn heads_are_normalised_one_by_one_and_v_stays() {
             x[..dim].fill(0);
             let x = pad_rows(&x, dim, head_pad as usize);
             let weights = [0, 1].map(|_| pad_rows(&rng.bf16s(dim, 1.0), dim, head_pad as usize));
-            let want: Vec<u16> = x
-                .chunks_exact(head_pad as usize)
-                .enumerate()
-                .flat_map(|(i, head)| match (i % heads) as u32 {
-                    h if h < q_heads => rmsnorm_model(&gpu, head, &weights[0], dim, eps),
-                    h if h < q_heads + kv_heads => rmsnorm_model(&gpu, head, &weights[1], dim, eps),
+            let normed = |units| {
+                let (gpu, weights) = (&gpu, &weights);
+                move |(i, head): (usize, &[u16])| match (i % heads) as u32 {
+                    h if h < q_heads => rmsnorm_model(gpu, units, head, &weights[0], dim, eps),
+                    h if h < q_heads + kv_heads => rmsnorm_model(gpu, units, head, &weights[1], dim, eps),
                     _ => head.to_vec(),
-                })
-                .collect();
-            let spec = HeadNormSpec { q_heads, kv_heads, head_dim, head_pad, eps };
-            let args = [InOut(&x), In(&weights[0]), In(&weights[1]), U32(rows)];
-            let y = u16s(&launch(&gpu, &spec.build(), spec.grid(rows), &args)[0]);
-            assert_eq!(y, want, "{} {rows} rows of {heads} heads of {head_dim}", gpu.profile.name);
+                }
+            };
+            for units in [Units::Special, Units::Ieee] {
+                let want: Vec<u16> = x.chunks_exact(head_pad as usize).enumerate().flat_map(normed(units)).collect();
+                let spec = HeadNormSpec { q_heads, kv_heads, head_dim, head_pad, eps, units };
+                let args = [InOut(&x), In(&weights[0]), In(&weights[1]), U32(rows)];
+                let y = u16s(&launch(&gpu, &spec.build(), spec.grid(rows), &args)[0]);
+                assert_eq!(y, want, "{} {units:?} {rows} rows of {heads} heads of {head_dim}", gpu.profile.name);
+            }
         }
     }
 }

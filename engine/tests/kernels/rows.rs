@@ -1,8 +1,8 @@
 //! Copies, residual addition, SiLU and RMSNorm against their stated order of operations.
 
-use engine::kernels::{AddSpec, EmbedSpec, GatherSpec, RmsNormSpec, SiluMulSpec, pad};
+use engine::kernels::{AddSpec, EmbedSpec, GatherSpec, RmsNormSpec, SiluMulSpec, Units, pad};
 
-use crate::arith::{Gpu, add, fma, mul, narrow, widen};
+use crate::arith::{self, Gpu, add, div, fma, mul, narrow, rcp_rn, sqrt, widen};
 use crate::data::{Rng, pad_rows, value};
 use crate::rig::{In, InOut, Out, U32, launch, u16s};
 
@@ -54,18 +54,29 @@ fn residual_addition_in_place() {
 }
 
 /// One element of SiLU times up.
-fn silu_model(gpu: &Gpu, gate: u16, up: u16) -> u16 {
+fn silu_model(gpu: &Gpu, units: Units, gate: u16, up: u16) -> u16 {
+    const ONE: u32 = 0x3f80_0000;
+    const LOG2_E: u32 = 0x3fb8_aa3b;
+    const SIGN: u32 = 0x8000_0000;
     let g = widen(gate);
-    // -log2(e) and 1, as f32 bits.
-    let e = gpu.ex2(mul(g, 0xbfb8_aa3b));
-    let q = gpu.rcp(add(e, 0x3f80_0000));
-    narrow(mul(widen(narrow(mul(g, q))), widen(up)))
+    let silu = match units {
+        Units::Special => {
+            let e = gpu.ex2(mul(g, LOG2_E ^ SIGN));
+            mul(g, gpu.rcp(add(e, ONE)))
+        }
+        Units::Ieee => {
+            let e = arith::exp2(g | SIGN, LOG2_E);
+            let positive = f32::from_bits(g) >= 0.0;
+            div(if positive { g } else { mul(g, e) }, add(e, ONE))
+        }
+    };
+    narrow(mul(widen(narrow(silu)), widen(up)))
 }
 
 #[test]
 fn silu_is_the_stated_steps_for_every_gate() {
     let mut rng = Rng::new(13);
-    for gpu in Gpu::all() {
+    for (gpu, units) in Gpu::all().into_iter().zip([Units::Special; 2]).chain([(Gpu::named("sm_90"), Units::Ieee)]) {
         // All 65,536 gates.
         let (rows, ffn_pad) = (32, 2048);
         let gates: Vec<u16> = (0..=u16::MAX).collect();
@@ -75,8 +86,8 @@ fn silu_is_the_stated_steps_for_every_gate() {
             gate_up.extend_from_slice(gate);
             gate_up.extend_from_slice(up);
         }
-        let want: Vec<u16> = gates.iter().zip(&ups).map(|(&g, &u)| silu_model(&gpu, g, u)).collect();
-        let spec = SiluMulSpec { ffn_pad };
+        let want: Vec<u16> = gates.iter().zip(&ups).map(|(&g, &u)| silu_model(&gpu, units, g, u)).collect();
+        let spec = SiluMulSpec { ffn_pad, units };
         let args = [In(&gate_up), Out(rows * ffn_pad * 2), U32(rows)];
         assert_eq!(u16s(&launch(&gpu, &spec.build(), spec.grid(rows), &args)[0]), want, "{}", gpu.profile.name);
 
@@ -94,22 +105,22 @@ fn silu_is_the_stated_steps_for_every_gate() {
 #[test]
 fn silu_keeps_rows_and_padding_apart() {
     let mut rng = Rng::new(14);
-    let gpu = Gpu::named("sm_90");
+    let (gpu, units) = (Gpu::named("sm_90"), Units::Ieee);
     let (rows, ffn) = (3u32, 172usize);
     let ffn_pad = pad(172) as usize;
     let gates = pad_rows(&rng.activations(rows as usize * ffn), ffn, ffn_pad);
     let ups = pad_rows(&rng.activations(rows as usize * ffn), ffn, ffn_pad);
     let pairs = gates.chunks_exact(ffn_pad).zip(ups.chunks_exact(ffn_pad));
     let gate_up: Vec<u16> = pairs.map(|(g, u)| [g, u].concat()).collect::<Vec<_>>().concat();
-    let want: Vec<u16> = gates.iter().zip(&ups).map(|(&g, &u)| silu_model(&gpu, g, u)).collect();
+    let want: Vec<u16> = gates.iter().zip(&ups).map(|(&g, &u)| silu_model(&gpu, units, g, u)).collect();
     assert!(want.chunks_exact(ffn_pad).all(|row| row[ffn..].iter().all(|&v| v == 0)), "padding stays +0");
-    let spec = SiluMulSpec { ffn_pad: ffn_pad as u32 };
+    let spec = SiluMulSpec { ffn_pad: ffn_pad as u32, units };
     let args = [In(&gate_up), Out(rows * ffn_pad as u32 * 2), U32(rows)];
     assert_eq!(u16s(&launch(&gpu, &spec.build(), spec.grid(rows), &args)[0]), want);
 }
 
 /// One row of RMSNorm.
-pub fn rmsnorm_model(gpu: &Gpu, x: &[u16], w: &[u16], hidden: usize, eps: u32) -> Vec<u16> {
+pub fn rmsnorm_model(gpu: &Gpu, units: Units, x: &[u16], w: &[u16], hidden: usize, eps: u32) -> Vec<u16> {
     let mut lanes = [0u32; 32];
     for (chunk, values) in x[..hidden].chunks(8).enumerate() {
         let sum = &mut lanes[chunk % 32];
@@ -120,7 +131,11 @@ pub fn rmsnorm_model(gpu: &Gpu, x: &[u16], w: &[u16], hidden: usize, eps: u32) -
     }
     assert!(lanes.iter().all(|&sum| sum == lanes[0]), "the butterfly leaves one sum");
     let mean = mul(lanes[0], (1.0 / hidden as f32).to_bits());
-    let r = gpu.rsq(add(mean, eps));
+    let shifted = add(mean, eps);
+    let r = match units {
+        Units::Special => gpu.rsq(shifted),
+        Units::Ieee => rcp_rn(sqrt(shifted)),
+    };
     let mut y: Vec<u16> =
         x.iter().zip(w).map(|(&x, &w)| narrow(mul(widen(narrow(mul(widen(x), r))), widen(w)))).collect();
     y[hidden..].fill(0);
@@ -143,20 +158,27 @@ fn rmsnorm_is_the_stated_reduction() {
             let x = pad_rows(&x, h, p);
             // Negative weights: the padding must not become -0.
             let w = pad_rows(&rng.bf16s(h, 1.0), h, p);
-            let want: Vec<u16> = x.chunks_exact(p).flat_map(|row| rmsnorm_model(&gpu, row, &w, h, eps)).collect();
-            let spec = RmsNormSpec { hidden, hidden_pad, eps };
-            let args = [In(&x), In(&w), Out(rows * hidden_pad * 2), U32(rows)];
-            let y = u16s(&launch(&gpu, &spec.build(), spec.grid(rows), &args)[0]);
-            assert_eq!(y, want, "{} {rows}x{hidden}", gpu.profile.name);
-
-            for (x, y) in x.chunks_exact(p).zip(y.chunks_exact(p)) {
-                let mean = x.iter().map(|&v| value(v) * value(v)).sum::<f64>() / f64::from(hidden);
-                for i in 0..h {
-                    let exact = value(x[i]) / (mean + 1e-5).sqrt() * value(w[i]);
-                    let error = (value(y[i]) - exact).abs();
-                    assert!(error <= exact.abs() * 0.009 + 1e-37, "{exact} came out as {}", value(y[i]));
-                }
+            for units in [Units::Special, Units::Ieee] {
+                let want: Vec<u16> =
+                    x.chunks_exact(p).flat_map(|row| rmsnorm_model(&gpu, units, row, &w, h, eps)).collect();
+                let spec = RmsNormSpec { hidden, hidden_pad, eps, units };
+                let args = [In(&x), In(&w), Out(rows * hidden_pad * 2), U32(rows)];
+                let y = u16s(&launch(&gpu, &spec.build(), spec.grid(rows), &args)[0]);
+                assert_eq!(y, want, "{} {units:?} {rows}x{hidden}", gpu.profile.name);
+                normalised(&x, &w, &y, h, p);
             }
+        }
+    }
+}
+
+/// The mathematics of RMSNorm, with epsilon 1e-5: two roundings to bf16.
+fn normalised(x: &[u16], w: &[u16], y: &[u16], hidden: usize, padded: usize) {
+    for (x, y) in x.chunks_exact(padded).zip(y.chunks_exact(padded)) {
+        let mean = x.iter().map(|&v| value(v) * value(v)).sum::<f64>() / hidden as f64;
+        for i in 0..hidden {
+            let exact = value(x[i]) / (mean + 1e-5).sqrt() * value(w[i]);
+            let error = (value(y[i]) - exact).abs();
+            assert!(error <= exact.abs() * 0.009 + 1e-37, "{exact} came out as {}", value(y[i]));
         }
     }
 }

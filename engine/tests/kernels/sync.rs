@@ -1,7 +1,7 @@
 //! Every barrier and wait is needed, and the checker knows: without any one of them it objects.
 
 use engine::kernels::{
-    AttentionSpec, GemmOut, GemmSpec, GemmTile, KernelText, PAGE, RmsNormSpec, TOP2_WORDS, Top2Spec,
+    AttentionSpec, GemmOut, GemmSpec, GemmTile, KernelText, PAGE, RmsNormSpec, TOP2_WORDS, Top2Spec, Units,
 };
 
 use crate::arith::Gpu;
@@ -46,8 +46,8 @@ fn gemm_needs_its_waits_and_barriers() {
     // Three stages, so that both buffers are used twice.
     let (rows, n_pad, k_pad) = (20, 64, 192);
     let (x, w) = (rng.activations((rows * k_pad) as usize), rng.bf16s((n_pad * k_pad) as usize, 0.1));
-    for tile in GemmTile::ALL {
-        let spec = GemmSpec { n_pad, k_pad, tile, out: GemmOut::F32 };
+    for (tile, units) in GemmTile::ALL.into_iter().flat_map(|t| [(t, Units::Special), (t, Units::Ieee)]) {
+        let spec = GemmSpec { n_pad, k_pad, tile, out: GemmOut::F32, units };
         let args = [In(&x), In(&w), Out(rows * n_pad * 4), U32(rows)];
         // A commit before the loop and one in it, a wait, a barrier.
         all_needed(&gpu, &spec.build(), spec.grid(rows, 1), &args, 4);
@@ -84,7 +84,7 @@ fn rmsnorm_and_top2_need_their_barriers() {
     let gpu = Gpu::named("sm_90");
     let (hidden, hidden_pad) = (190, 192);
     let (x, w) = (rng.activations(2 * 192), rng.bf16s(192, 1.0));
-    let spec = RmsNormSpec { hidden, hidden_pad, eps: 1e-5_f32.to_bits() };
+    let spec = RmsNormSpec { hidden, hidden_pad, eps: 1e-5_f32.to_bits(), units: Units::Special };
     all_needed(&gpu, &spec.build(), spec.grid(2), &[In(&x), In(&w), Out(2 * 192 * 2), U32(2)], 1);
 
     let (vocab, vocab_pad) = (4000, 4000);

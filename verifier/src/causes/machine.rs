@@ -1,5 +1,6 @@
 //! Another GPU generation, or quantised weights: one replay from the first step per supposition.
 
+use crate::claims;
 use crate::error::Error;
 use crate::replay::{Machine, ReplayError, WeightChange};
 use crate::result::{Outcome, Trial};
@@ -57,9 +58,10 @@ pub fn failure(context: &Context<'_>, walk: &Walk, pass: usize) -> String {
     }
 }
 
-/// The other profiles and schemes to try, with their hypotheses in words.
+/// The other profiles and schemes to try, with their hypotheses in words. In portable mode a profile changes nothing: there is none to try.
 pub fn suppositions(context: &Context<'_>, claimed: &str) -> Vec<(Machine, String)> {
-    let profiles = context.replayer.profiles().into_iter().filter(|p| p != claimed);
+    let portable = claims::mode(context.record) == Some(engine::Mode::Portable);
+    let profiles = context.replayer.profiles().into_iter().filter(|p| !portable && p != claimed);
     let profiles = profiles.map(|p| {
         let hypothesis = format!("computed on {p}");
         (Machine::declared(p), hypothesis)
