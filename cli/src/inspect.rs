@@ -54,7 +54,10 @@ pub fn inspect(
     if what.own_receipts {
         receipts.extend(directory::receipts(&directory)?);
     }
-    let at_hand = AtHand::emulated(model.clone(), emulation.thread_count(), Some(emulation.simd));
+    let at_hand = {
+        let emulation = emulation.clone();
+        AtHand::on_emulated(model.clone(), move |profile| emulation.device(profile))
+    };
     let input = LogInput {
         subject: what.subject.clone(),
         source: &directory,

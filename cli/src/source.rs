@@ -34,6 +34,10 @@ pub struct Emulation {
     /// Vector instructions: auto, off, avx2 or avx512
     #[arg(long, value_name = "LEVEL", default_value = "auto", value_parser = simd_level)]
     pub simd: Level,
+
+    /// Interpret every launch, instead of running native code where a kernel's text has some
+    #[arg(long)]
+    pub interpret: bool,
 }
 
 fn simd_level(name: &str) -> Result<Level, String> {
@@ -46,7 +50,8 @@ fn simd_level(name: &str) -> Result<Level, String> {
 impl Emulation {
     /// An emulated device of a profile.
     pub fn device(&self, profile: &str) -> engine::Result<EmulatedDevice> {
-        Ok(EmulatedDevice::new(profile)?.simd(self.simd).threads(self.thread_count()))
+        let device = EmulatedDevice::new(profile)?.simd(self.simd).threads(self.thread_count());
+        Ok(if self.interpret { device.interpreted() } else { device })
     }
 
     /// Threads of the device.
@@ -60,7 +65,7 @@ impl Emulation {
 
 impl Default for Emulation {
     fn default() -> Self {
-        Self { threads: None, simd: Level::detect() }
+        Self { threads: None, simd: Level::detect(), interpret: false }
     }
 }
 

@@ -237,3 +237,30 @@ fn bench_gemm_names_every_shape_path_and_type() {
     let (code, _, err) = run(&["bench", "gemm", "--profile", "sm_42"]);
     assert!(code == 2 && err.contains("sm_42") && err.contains("sm_90"), "{err}");
 }
+
+#[test]
+fn bench_of_steps_measures_native_beside_interpreted_launches_and_a_peer() {
+    let small = ["--json", "--rounds", "1", "--threads", "1"];
+    for (what, options, tokens) in [
+        ("prefill", &["--tokens", "20"][..], 20),
+        ("decode", &["--tokens", "2", "--context", "5", "--batch", "3", "--mode", "throughput"][..], 6),
+    ] {
+        let report = json(0, &[&["bench", what], options, &small].concat());
+        assert_eq!((&report["schema"], &report["what"]), (&"lastbit/bench-steps/v1".into(), &what.into()));
+        assert_eq!(report["tokens"], tokens);
+        for way in ["native", "interpreted"] {
+            assert!(report[way]["tokens_per_s"].as_f64().unwrap() > 0.0, "{report}");
+            let kernels = report[way]["kernels"].as_array().unwrap();
+            assert!(kernels.iter().any(|k| k["name"].as_str().unwrap().starts_with("gemm")), "{report}");
+        }
+        assert!(report["interpreted_over_native"].as_f64().unwrap() > 0.0);
+        assert!(report["peer"].is_null());
+        let alone = json(0, &[&["bench", what], options, &small, &["--native-only"]].concat());
+        assert!(alone["interpreted"].is_null() && !alone["native"].is_null());
+    }
+    let (code, _, err) = run(&["bench", "decode", "--context", "100000", "--rounds", "1"]);
+    assert!(code == 2 && !err.is_empty(), "{err}");
+    // What is inside the binary is no file that a peer could read.
+    let (code, _, err) = run(&["bench", "prefill", "--tokens", "4", "--rounds", "1", "--peer", "no-such-program"]);
+    assert!(code == 2 && err.contains("--model"), "{err}");
+}

@@ -37,7 +37,7 @@ pub enum Error {
     /// An operand of a matrix product does not fit it.
     #[error("matrix product: {operand}: {problem}")]
     GemmOperand {
-        /// `rows`, `weights` or `accumulators`.
+        /// `rows`, `weights`, `accumulators` or `ranges`.
         operand: &'static str,
         /// What is wrong, and what is expected.
         problem: String,

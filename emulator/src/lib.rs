@@ -40,7 +40,7 @@ pub mod round;
 pub mod scalar;
 pub mod simd;
 pub mod standing;
-mod threads;
+pub mod threads;
 pub mod walk;
 
 pub use error::Error;

@@ -27,6 +27,26 @@ pub(crate) fn run(threads: usize, work: impl Fn() + Sync) {
     }
 }
 
+/// Does `work` on every item of `items`, on `threads` threads: each takes the next item as it becomes free. What the items lead to must not depend
+/// on their order.
+///
+/// # Panics
+/// Where `work` does.
+pub fn share<T: Send>(threads: usize, items: impl Iterator<Item = T> + Send, work: impl Fn(T) + Sync) {
+    if threads <= 1 {
+        return items.for_each(work);
+    }
+    let items = Mutex::new(items);
+    run(threads, || {
+        loop {
+            // The guard must not live through the work.
+            let item = items.lock().unwrap_or_else(PoisonError::into_inner).next();
+            let Some(item) = item else { break };
+            work(item);
+        }
+    });
+}
+
 fn pool(threads: usize) -> Option<Arc<ThreadPool>> {
     let mut pools = POOLS.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(pool) = pools.get(&threads) {

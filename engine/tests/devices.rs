@@ -1,4 +1,4 @@
-//! Bits belong to the profile: not to threads, vector instructions or the checker.
+//! Bits belong to the profile: not to threads, vector instructions, native code or the checker.
 
 mod common;
 
@@ -13,7 +13,7 @@ use engine::{Dispatch, Engine, Limits, Mode};
 fn run(model: &std::sync::Arc<engine::Model>, device: EmulatedDevice) -> Vec<StepOutput> {
     let mut engine = Engine::new(model.clone(), Box::new(device), Mode::Throughput, Limits::default()).unwrap();
     let (a, b) = (engine.open().unwrap(), engine.open().unwrap());
-    let tokens: Vec<u32> = (0..40).map(|i| 3 + 11 * i).collect();
+    let tokens: Vec<u32> = (0..40).map(|i| (3 + 11 * i) % model.config.vocab_size).collect();
     let steps = [
         vec![group(a, 0, &tokens[..18], Logits::Last), group(b, 0, &tokens[5..8], Logits::None)],
         vec![group(b, 3, &tokens[8..40], Logits::Last), group(a, 18, &[1], Logits::Last)],
@@ -36,6 +36,20 @@ fn threads_and_vector_instructions_do_not_change_bits() {
     let plain = run(&model, device().simd(Level::Portable));
     assert!(plain == run(&model, device().threads(2)));
     assert!(plain == run(&model, device().threads(3).simd(Level::Portable)));
+}
+
+/// Every result of every operation of a whole step, K and V and the logits among them.
+#[test]
+fn native_code_does_not_change_bits() {
+    let models = ["qwen2-tiny", "qwen3-tiny", "llama3-tiny"].map(common::tiny);
+    for model in [kjv()].iter().chain(&models) {
+        for profile in ["sm_80", "sm_90", "sm_100", "sm_120"] {
+            let device = || EmulatedDevice::new(profile).unwrap();
+            let interpreted = run(model, device().interpreted());
+            assert!(interpreted == run(model, device()), "{profile}");
+            assert!(interpreted == run(model, device().threads(2).simd(Level::Portable)), "{profile}");
+        }
+    }
 }
 
 /// Warps interleaved at random, copies delayed, every shared access watched: no kernel of a whole forward pass has a race, reads what

@@ -45,15 +45,17 @@ impl AtHand {
     ///
     /// Neither `threads` nor `simd` changes a bit of a result; without `simd`, the fastest vector instructions of this machine.
     pub fn emulated(model: Arc<Model>, threads: usize, simd: Option<Level>) -> Self {
+        let simd = simd.unwrap_or_else(Level::detect);
+        Self::on_emulated(model, move |name| Ok(EmulatedDevice::new(name)?.threads(threads).simd(simd)))
+    }
+
+    /// The same on emulated devices that `device` makes of the name of a profile.
+    pub fn on_emulated(model: Arc<Model>, device: impl Fn(&str) -> engine::Result<EmulatedDevice> + 'static) -> Self {
         let runs = |p: &&Profile| p.mma(&Instruction::mma(M16N8K16, Types::new(Elem::Bf16, Elem::F32))).is_ok();
         let profiles = Profile::all().iter().filter(runs).map(|p| p.name.to_owned()).collect();
         let devices = move |name: &str| -> Result<Box<dyn Device>, ReplayError> {
             let unknown = |_| ReplayError::Unknown { what: format!("profile {name}") };
-            let device = EmulatedDevice::new(name).map_err(unknown)?.threads(threads);
-            Ok(Box::new(match simd {
-                Some(level) => device.simd(level),
-                None => device,
-            }))
+            Ok(Box::new(device(name).map_err(unknown)?))
         };
         Self::new(model, Arc::new(devices), profiles)
     }

@@ -22,7 +22,7 @@ pub enum Verb {
     /// Re-compute a log bit for bit, say what differs and why, and write a signed report
     #[command(after_help = EXIT_CODES)]
     Audit(audit::Args),
-    /// Measure how fast this machine computes tensor-core products bit for bit
+    /// Measure how fast this machine computes bit for bit: matrix products, prompts, decoding
     Bench(bench::Args),
     /// Judge the emulator's arithmetic by vector files
     Conformance(conformance::Args),

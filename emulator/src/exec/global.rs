@@ -18,6 +18,8 @@ use super::memory::{Allocation, Memory};
 pub(super) struct Global<'a> {
     memory: &'a Memory,
     allocations: &'a [Allocation],
+    /// What the stores of this launch are known by.
+    version: u64,
 }
 
 /// Remembers the allocation that an instruction met last: it mostly meets it again.
@@ -25,7 +27,7 @@ pub(super) type Hint = u32;
 
 impl<'a> Global<'a> {
     pub fn new(memory: &'a Memory) -> Self {
-        Global { memory, allocations: memory.allocations() }
+        Global { memory, allocations: memory.allocations(), version: memory.now() }
     }
 
     /// The allocation that holds `[address, address + bytes)` and the offset there.
@@ -126,7 +128,7 @@ impl<'a> Global<'a> {
     #[inline(always)]
     pub fn store<const N: usize>(&self, hint: &mut Hint, address: &V64, values: [&V32; N], mask: u32) -> Outcome<()> {
         if let Some((allocation, word)) = self.run(hint, address, 4 * N as u64, mask) {
-            mark(allocation);
+            self.mark(allocation);
             let (groups, _) = allocation.words[word..word + LANES * N].as_chunks::<N>();
             for (i, group) in groups.iter().enumerate() {
                 for (word, value) in group.iter().zip(values) {
@@ -137,7 +139,7 @@ impl<'a> Global<'a> {
         }
         for lane in lanes_in(mask) {
             let (allocation, word) = self.lane(hint, lane, address.0[lane], 4 * N as u32)?;
-            mark(allocation);
+            self.mark(allocation);
             for (word, value) in allocation.words[word..word + N].iter().zip(values) {
                 word.store(value.0[lane], Relaxed);
             }
@@ -152,7 +154,7 @@ impl<'a> Global<'a> {
         if bytes == 2
             && let Some((allocation, word)) = self.run(hint, address, 2, mask)
         {
-            mark(allocation);
+            self.mark(allocation);
             let run = &allocation.words[word..word + LANES / 2];
             for (value, pair) in value.0.chunks_exact(2).zip(run) {
                 pair.store(value[0] & 0xffff | value[1] << 16, Relaxed);
@@ -162,7 +164,7 @@ impl<'a> Global<'a> {
         for lane in lanes_in(mask) {
             let at = address.0[lane];
             let (allocation, word) = self.lane(hint, lane, at, bytes)?;
-            mark(allocation);
+            self.mark(allocation);
             let (shift, keep) = (8 * (at & 3) as u32, (1 << (8 * bytes)) - 1);
             let value = (value.0[lane] & keep) << shift;
             // The closure never declines, so the update cannot fail.
@@ -222,6 +224,15 @@ impl<'a> Global<'a> {
         Ok(())
     }
 
+    /// Notes that this launch has stored into the allocation.
+    #[inline(always)]
+    fn mark(&self, allocation: &Allocation) {
+        if allocation.version.load(Relaxed) != self.version {
+            allocation.version.store(self.version, Relaxed);
+            allocation.stored_unchecked.store(true, Relaxed);
+        }
+    }
+
     /// `atom.global` on 32 bits; returns the old values.
     pub fn atom32(
         &self,
@@ -235,7 +246,7 @@ impl<'a> Global<'a> {
         let mut old = V32::ZERO;
         for lane in lanes_in(mask) {
             let (allocation, word) = self.lane(hint, lane, address.0[lane], 4)?;
-            mark(allocation);
+            self.mark(allocation);
             let (a, b) = (a.0[lane], b.0[lane]);
             let update = |x| Some(combine32(op, signed, x, a, b));
             match allocation.words[word].fetch_update(Relaxed, Relaxed, update) {
@@ -259,7 +270,7 @@ impl<'a> Global<'a> {
         let _guard = self.memory.wide_atomics.lock().unwrap_or_else(PoisonError::into_inner);
         for lane in lanes_in(mask) {
             let (allocation, word) = self.lane(hint, lane, address.0[lane], 8)?;
-            mark(allocation);
+            self.mark(allocation);
             let (low, high) = (&allocation.words[word], &allocation.words[word + 1]);
             let x = u64::from(low.load(Relaxed)) | u64::from(high.load(Relaxed)) << 32;
             let new = combine64(op, signed, x, a.0[lane], b.0[lane]);
@@ -268,14 +279,6 @@ impl<'a> Global<'a> {
             old.0[lane] = x;
         }
         Ok(old)
-    }
-}
-
-/// Notes that a launch without checker has stored into the allocation.
-#[inline(always)]
-fn mark(allocation: &Allocation) {
-    if !allocation.stored_unchecked.load(Relaxed) {
-        allocation.stored_unchecked.store(true, Relaxed);
     }
 }
 

@@ -129,6 +129,7 @@ pub fn launch(
 ) -> Result<LaunchStats, ExecError> {
     let geometry = checked_geometry(program, grid, block)?;
     let params = checked_args(program, args)?;
+    memory.advance();
     if let Some(check) = options.check {
         return super::check::launch(program, geometry, &params, memory, options, check);
     }

@@ -8,10 +8,11 @@
 //! Not modelled: caches, volatile and release/acquire orders (a launch is the only synchronisation between blocks),
 //! and atomicity of 64-bit plain accesses under a race.
 
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use super::error::{ExecError, Nearest};
+use super::view::{Words, WordsMut};
 
 /// Allocations start at multiples of this many bytes.
 const STRIDE: u64 = 1 << 32;
@@ -22,6 +23,8 @@ pub struct Memory {
     /// In ascending order of address.
     allocations: Vec<Allocation>,
     next: u64,
+    /// The version of what is written now; it moves on with every upload and every launch.
+    now: AtomicU64,
     /// Held by 64-bit atomics, whose two words cannot be changed in one step.
     pub(super) wide_atomics: Mutex<()>,
 }
@@ -37,6 +40,8 @@ pub(super) struct Allocation {
     pub written: Mutex<Written>,
     /// Set by every store of a launch without checker, which keeps no account of bytes.
     pub stored_unchecked: AtomicBool,
+    /// [`Memory::now`] of the latest write.
+    pub version: AtomicU64,
 }
 
 /// Bytes of an allocation that hold a value.
@@ -78,7 +83,7 @@ impl Memory {
     /// A device with nothing allocated.
     #[must_use]
     pub fn new() -> Self {
-        Memory { allocations: Vec::new(), next: STRIDE, wide_atomics: Mutex::new(()) }
+        Memory { allocations: Vec::new(), next: STRIDE, now: AtomicU64::new(0), wide_atomics: Mutex::new(()) }
     }
 
     /// Allocates `bytes` without a value: they read as zero, and the checker refuses to read them before a write.
@@ -100,6 +105,7 @@ impl Memory {
             words: words.into_boxed_slice(),
             written: Mutex::new(if bytes == 0 { Written::All } else { Written::Ranges(Vec::new()) }),
             stored_unchecked: AtomicBool::new(false),
+            version: AtomicU64::new(0),
         });
         Ok(base)
     }
@@ -136,7 +142,9 @@ impl Memory {
     /// [`ExecError::HostAccess`] when the bytes are not all within one allocation.
     pub fn upload(&mut self, address: u64, data: &[u8]) -> Result<(), ExecError> {
         let index = self.host_range(address, data.len())?;
+        let now = self.advance();
         let allocation = &mut self.allocations[index];
+        *allocation.version.get_mut() = now;
         let offset = address - allocation.base;
         let written = allocation.written.get_mut().unwrap_or_else(PoisonError::into_inner);
         written.add(offset..offset + data.len() as u64, allocation.bytes);
@@ -180,6 +188,49 @@ impl Memory {
             at += count;
         }
         Ok(())
+    }
+
+    /// Whole words from `address` on, to be read by host code that stands in for a kernel. `None` unless address and length are multiples of
+    /// 4 and all bytes lie within one allocation.
+    #[must_use]
+    pub fn words(&self, address: u64, bytes: u64) -> Option<Words<'_>> {
+        self.aligned(address, bytes).map(|(_, words)| Words(words))
+    }
+
+    /// The same, to be written. The allocation counts as written to from here on, so a view must not be kept beyond the launch it was made for.
+    #[must_use]
+    pub fn words_mut(&self, address: u64, bytes: u64) -> Option<WordsMut<'_>> {
+        let (allocation, words) = self.aligned(address, bytes)?;
+        allocation.version.store(self.advance(), Ordering::Relaxed);
+        allocation.stored_unchecked.store(true, Ordering::Relaxed);
+        Some(WordsMut(words))
+    }
+
+    /// A number that changes whenever anything in the allocation of `address` may have been written: by an upload, a launch, or through
+    /// [`Memory::words_mut`]. What was computed from the allocation's bytes at one version holds for as long as it has that version. (No
+    /// address is given out twice, so a freed allocation's is never that of another.) `None` where nothing is allocated.
+    #[must_use]
+    pub fn version(&self, address: u64) -> Option<u64> {
+        self.find(address, 0).map(|index| self.allocations[index].version.load(Ordering::Relaxed))
+    }
+
+    fn aligned(&self, address: u64, bytes: u64) -> Option<(&Allocation, &[AtomicU32])> {
+        if !address.is_multiple_of(4) || !bytes.is_multiple_of(4) {
+            return None;
+        }
+        let allocation = &self.allocations[self.find(address, bytes)?];
+        let first = (address - allocation.base) / 4;
+        Some((allocation, &allocation.words[first as usize..(first + bytes / 4) as usize]))
+    }
+
+    /// Moves on to a version that nothing has been written in.
+    pub(super) fn advance(&self) -> u64 {
+        self.now.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// The version that stores of the launch now running belong to.
+    pub(super) fn now(&self) -> u64 {
+        self.now.load(Ordering::Relaxed)
     }
 
     /// Bytes allocated now.
@@ -296,6 +347,30 @@ mod tests {
         assert!(memory.free(a).is_err());
         assert!(memory.download(a, &mut [0]).is_err());
         assert_eq!(memory.allocated_bytes(), 20);
+    }
+
+    #[test]
+    fn views_are_of_whole_words_of_one_allocation_and_writing_changes_its_version() {
+        let mut memory = Memory::new();
+        let (a, b) = (memory.alloc(10).unwrap(), memory.alloc(64).unwrap());
+        memory.upload(a, &(1..=10).collect::<Vec<u8>>()).unwrap();
+        let words = memory.words(a + 4, 4).unwrap();
+        assert_eq!((words.len(), words.get(0)), (1, 0x0807_0605));
+        // The last two bytes of `a` are no word; nor is what is not aligned, or reaches out.
+        for (address, bytes) in [(a + 8, 4), (a, 6), (a + 2, 4), (b + 60, 8), (b - 4, 4), (b, u64::MAX - 3)] {
+            assert!(memory.words(address, bytes).is_none(), "{address:#x} {bytes}");
+            assert!(memory.words_mut(address, bytes).is_none(), "{address:#x} {bytes}");
+        }
+        assert_eq!(memory.version(b + 64), memory.version(b));
+        assert_eq!(memory.version(b + 65), None);
+        let before = [memory.version(a), memory.version(b)];
+        memory.words_mut(b + 8, 8).unwrap().set(1, 7);
+        assert_eq!(memory.words(b + 12, 4).unwrap().get(0), 7);
+        assert_eq!(memory.version(a), before[0]);
+        assert_ne!(memory.version(b), before[1]);
+        let before = memory.version(b);
+        memory.upload(b + 1, &[1]).unwrap();
+        assert_ne!(memory.version(b), before);
     }
 
     #[test]

@@ -18,6 +18,10 @@
 //! blocks; accesses to the destination of a `cp.async` that has not been waited for (its data lands as late as PTX allows);
 //! reads of memory and registers that nothing has written. Slow: for tests and diagnosis.
 //!
+//! # Host code in a kernel's place
+//! [`Memory::words`] and [`Memory::words_mut`] let host code compute what a kernel would; [`Memory::version`] tells whether what it keeps of
+//! an allocation still holds.
+//!
 //! # What is not
 //! Caches, memory consistency between running blocks, clusters, generic addresses of shared memory, float atomics (they do
 //! not exist in the tree, by design), dynamic shared memory.
@@ -43,6 +47,7 @@ mod program;
 mod shared;
 mod slots;
 mod types;
+mod view;
 mod warp;
 mod watch;
 
@@ -50,3 +55,4 @@ pub use error::{AccessKind, ExecError, Nearest, Place, Site, SpaceName};
 pub use launch::{Arg, CheckOptions, ExecOptions, LaunchStats, Limits, launch};
 pub use memory::Memory;
 pub use program::Program;
+pub use view::{Words, WordsMut};

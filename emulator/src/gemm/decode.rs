@@ -97,9 +97,9 @@ fn panel<S: Lanes, P: Pairs, const R: usize>(s: S, call: &mut Call<'_>) {
         let c = facts_of(d.as_flattened());
         *clamp = spec.clamp::<Words>(rows.facts(tile), weights.facts(panel), c);
     }
-    for k in (0..spec.k).step_by(CHUNK) {
+    for k in spec.range.clone().step_by(CHUNK) {
         for (i, (tile, d)) in call.tiles.clone().zip(d.iter_mut()).enumerate() {
-            let chunk = Chunk { spec, rows, weights, panel, tile, k, count: CHUNK.min(spec.k - k) };
+            let chunk = Chunk { spec, rows, weights, panel, tile, k, count: CHUNK.min(spec.range.end - k) };
             call.mended += chunk.run::<S, P, R>(s, settled[i], d);
         }
     }

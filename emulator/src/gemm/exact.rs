@@ -1,6 +1,6 @@
 //! The product of a profile: which instruction, which kernel, which thread.
 
-use super::decode::{self, Few};
+use super::decode::{self, Few, HALVES};
 use super::element::min_field;
 use super::rows::{Rows, TALL};
 use super::spec::{Mutation, Spec};
@@ -13,7 +13,9 @@ use crate::profile::Profile;
 use crate::simd::Level;
 use crate::simd::lanes;
 use crate::threads;
-use std::sync::{Mutex, PoisonError};
+use std::ops::Range;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize};
 
 /// `D = A B + C` for matrices of any size, with the arithmetic of one matrix instruction of a profile.
 ///
@@ -56,11 +58,31 @@ pub struct Product {
     pub careful: u64,
 }
 
-/// Some tiles of one panel.
-struct Job<'a> {
+/// Where results belong that a product hands out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct At {
+    /// Which of the ranges of K that were asked for.
+    pub range: usize,
+    /// Row of the product.
+    pub row: usize,
+    /// Column of the first result, a multiple of 16; the others follow.
+    pub column: usize,
+}
+
+/// Some tiles of one panel, over one range of K.
+struct Job {
+    range: usize,
     panel: usize,
-    first: usize,
-    d: &'a mut [Line],
+    tiles: Range<usize>,
+}
+
+/// What a thread keeps from product to product.
+#[derive(Clone, Debug, Default)]
+pub struct Workspace {
+    /// For many rows.
+    scratch: Option<Scratch>,
+    /// C, then D.
+    d: Vec<Line>,
 }
 
 impl Gemm {
@@ -117,81 +139,126 @@ impl Gemm {
         self.with(Mutation::Production, x, w, c)
     }
 
+    /// The products of ranges of K, each from accumulators of zero, as split-K kernels leave them: `out(at, values)` gets the f32 bits of up to
+    /// sixteen results of a row, all results once, in any order, on any of the threads. An empty range gives zeros.
+    ///
+    /// # Errors
+    /// [`Error::GemmOperand`], naming the operand whose type or size does not fit; so do ranges that are cut within an instruction.
+    pub fn ranges(
+        &self,
+        x: &Rows,
+        w: &Weights,
+        ranges: &[Range<usize>],
+        out: impl Fn(At, &[u32]) + Sync,
+    ) -> Result<(), Error> {
+        self.compute(Mutation::Production, x, w, None, ranges, &out).map(drop)
+    }
+
+    /// `d = x w^T + d` on the calling thread, for many small products; `d` is f32 bits, `(M, N)` row-major.
+    ///
+    /// # Errors
+    /// As [`Gemm::run`].
+    pub fn accumulate(&self, space: &mut Workspace, x: &Rows, w: &Weights, d: &mut [u32]) -> Result<(), Error> {
+        let range = 0..x.k;
+        self.check(x, w, Some(&*d), std::slice::from_ref(&range))?;
+        let spec = self.spec(Mutation::Production, &range);
+        let columns = if x.few() { PANEL } else { 2 * PANEL };
+        for panel in 0..w.n.div_ceil(columns) {
+            let job = Job { range: 0, panel, tiles: 0..x.tiles() };
+            space.start(x, w.n, &job, Some(&*d));
+            self.job(&spec, x, w, &job, space);
+            for (line, at, count) in job.places(x, w.n) {
+                d[at.row * w.n + at.column..][..count].copy_from_slice(&space.d[line].0[..count]);
+            }
+        }
+        Ok(())
+    }
+
     pub(super) fn with(&self, mutation: Mutation, x: &Rows, w: &Weights, c: Option<&[u32]>) -> Result<Product, Error> {
-        self.check(x, w, c)?;
-        let spec = Spec {
+        let d: Vec<AtomicU32> = std::iter::repeat_with(AtomicU32::default).take(x.m * w.n).collect();
+        let out = |at: At, values: &[u32]| {
+            for (to, value) in d[at.row * w.n + at.column..].iter().zip(values) {
+                to.store(*value, Relaxed);
+            }
+        };
+        let careful = self.compute(mutation, x, w, c, std::slice::from_ref(&(0..x.k)), &out)?;
+        let steps = x.m * w.n.div_ceil(16) * (x.k.next_multiple_of(self.k) / self.terms);
+        Ok(Product { d: d.into_iter().map(AtomicU32::into_inner).collect(), steps: steps as u64, careful })
+    }
+
+    /// Hands out the products and returns how many steps left the fast path.
+    fn compute(
+        &self,
+        mutation: Mutation,
+        x: &Rows,
+        w: &Weights,
+        c: Option<&[u32]>,
+        ranges: &[Range<usize>],
+        out: &(dyn Fn(At, &[u32]) + Sync),
+    ) -> Result<u64, Error> {
+        self.check(x, w, c, ranges)?;
+        let specs: Vec<Spec> = ranges.iter().map(|range| self.spec(mutation, range)).collect();
+        let columns = if x.few() { PANEL } else { 2 * PANEL };
+        let panels = w.n.div_ceil(columns);
+        let parts = parts(x, panels * ranges.len(), self.threads);
+        let step = x.tiles().div_ceil(parts).max(1);
+        let jobs = if x.tiles() == 0 { 0 } else { ranges.len() * panels * parts };
+        let job = |index: usize| {
+            let first = index % parts * step;
+            let tiles = first.min(x.tiles())..(first + step).min(x.tiles());
+            Job { range: index / parts / panels, panel: index / parts % panels, tiles }
+        };
+        // Several at once where there are very many: what a thread takes is its own without asking.
+        let share = (jobs / (16 * self.threads)).max(1);
+        let (next, careful) = (AtomicUsize::new(0), AtomicU64::new(0));
+        threads::run(self.threads.min(jobs.div_ceil(share)).max(1), || {
+            let mut space = Workspace::default();
+            let mut mended = 0;
+            loop {
+                let first = next.fetch_add(share, Relaxed);
+                if first >= jobs {
+                    break;
+                }
+                for job in (first..jobs.min(first + share)).map(job) {
+                    space.start(x, w.n, &job, c);
+                    mended += self.job(&specs[job.range], x, w, &job, &mut space);
+                    job.places(x, w.n).for_each(|(line, at, count)| out(at, &space.d[line].0[..count]));
+                }
+            }
+            careful.fetch_add(mended as u64, Relaxed);
+        });
+        Ok(careful.into_inner())
+    }
+
+    fn spec(&self, mutation: Mutation, range: &Range<usize>) -> Spec {
+        Spec {
             params: self.params,
             terms: self.terms,
-            k: x.k.next_multiple_of(self.k),
+            // (An empty range may start anywhere.)
+            range: range.start..if range.is_empty() { range.start } else { range.end.next_multiple_of(self.k) },
             min_fields: [min_field(self.params.a), min_field(self.params.b)],
             mutation,
-        };
-        // Lines of one row tile of one panel, and columns of a panel.
-        let (lines, columns) = if x.few() { (2 * x.height, PANEL) } else { (GROUPS * TALL, 2 * PANEL) };
-        let panels = w.n.div_ceil(columns);
-        let order = Order { m: x.m, n: w.n, height: x.height, columns };
-        let mut d = vec![Line::ZERO; panels * x.tiles() * lines];
-        if let Some(c) = c {
-            order.visit(|at, line, lane| d[line].0[lane] = c[at]);
-        }
-
-        // Few panels are cut by rows, so that all threads have work.
-        let pieces = if panels < 2 * self.threads { (2 * self.threads).div_ceil(panels.max(1)) } else { 1 };
-        let step = x.tiles().div_ceil(pieces).max(1);
-        let careful = Mutex::new(0);
-        {
-            let jobs = d.chunks_mut((x.tiles() * lines).max(1)).enumerate().flat_map(|(panel, d)| {
-                d.chunks_mut(step * lines).enumerate().map(move |(i, d)| Job { panel, first: i * step, d })
-            });
-            let queue = Mutex::new(jobs);
-            threads::run(self.threads, || {
-                let mut scratch = (!x.few()).then(Scratch::new);
-                loop {
-                    // The guard must not live through the work.
-                    let job = queue.lock().unwrap_or_else(PoisonError::into_inner).next();
-                    let Some(job) = job else { break };
-                    let mended = self.job(&spec, x, w, job, lines, scratch.as_mut());
-                    *careful.lock().unwrap_or_else(PoisonError::into_inner) += mended as u64;
-                }
-            });
-        }
-
-        let mut out = vec![0; x.m * w.n];
-        order.visit(|at, line, lane| out[at] = d[line].0[lane]);
-        let steps = x.m * w.n.div_ceil(16) * (spec.k / self.terms);
-        let careful = careful.into_inner().unwrap_or_else(PoisonError::into_inner);
-        Ok(Product { d: out, steps: steps as u64, careful })
-    }
-
-    fn job(
-        &self,
-        spec: &Spec,
-        rows: &Rows,
-        weights: &Weights,
-        job: Job<'_>,
-        lines: usize,
-        scratch: Option<&mut Scratch>,
-    ) -> usize {
-        let tiles = job.first..job.first + job.d.len() / lines;
-        let panel = job.panel;
-        match scratch {
-            Some(scratch) => {
-                let (rows_of_lines, _) = job.d.as_chunks_mut::<GROUPS>();
-                let (d, _) = rows_of_lines.as_chunks_mut::<TALL>();
-                let mut call = tile::Call { spec, rows, weights, panel, tiles, d, scratch, mended: 0 };
-                lanes::run::<Tiles>(self.level, &mut call);
-                call.mended
-            }
-            None => {
-                let (d, _) = job.d.as_chunks_mut();
-                let mut call = decode::Call { spec, rows, weights, panel, tiles, d, mended: 0 };
-                lanes::run::<Few>(self.level, &mut call);
-                call.mended
-            }
         }
     }
 
-    fn check(&self, x: &Rows, w: &Weights, c: Option<&[u32]>) -> Result<(), Error> {
+    /// C to D in the lines of `space`; how many steps left the fast path.
+    fn job(&self, spec: &Spec, rows: &Rows, weights: &Weights, job: &Job, space: &mut Workspace) -> usize {
+        let (panel, tiles) = (job.panel, job.tiles.clone());
+        if rows.few() {
+            let (d, _) = space.d.as_chunks_mut();
+            let mut call = decode::Call { spec, rows, weights, panel, tiles, d, mended: 0 };
+            lanes::run::<Few>(self.level, &mut call);
+            return call.mended;
+        }
+        let (rows_of_lines, _) = space.d.as_chunks_mut::<GROUPS>();
+        let (d, _) = rows_of_lines.as_chunks_mut::<TALL>();
+        let scratch = space.scratch.get_or_insert_with(Scratch::new);
+        let mut call = tile::Call { spec, rows, weights, panel, tiles, d, scratch, mended: 0 };
+        lanes::run::<Tiles>(self.level, &mut call);
+        call.mended
+    }
+
+    fn check(&self, x: &Rows, w: &Weights, c: Option<&[u32]>, ranges: &[Range<usize>]) -> Result<(), Error> {
         let refuse = |operand, problem| Err(Error::GemmOperand { operand, problem });
         if x.elem != self.params.a {
             return refuse("rows", format!("the instruction takes {}, these are {}", self.params.a, x.elem));
@@ -202,6 +269,12 @@ impl Gemm {
         if x.k != w.k {
             return refuse("weights", format!("K is {} of the rows and {} of these", x.k, w.k));
         }
+        // A range may end within an instruction only where K does, and the padding begins.
+        let cut = |k: usize| !k.is_multiple_of(self.k) && k != x.k;
+        if let Some(range) = ranges.iter().find(|r| r.start > r.end || r.end > x.k || cut(r.start) || cut(r.end)) {
+            let problem = format!("{range:?} is no range of K = {} in whole steps of {}", x.k, self.k);
+            return refuse("ranges", problem);
+        }
         match c {
             Some(c) if c.len() != x.m * w.n => {
                 refuse("accumulators", format!("{} are needed, {} were given", x.m * w.n, c.len()))
@@ -209,6 +282,52 @@ impl Gemm {
             _ => Ok(()),
         }
     }
+}
+
+impl Workspace {
+    /// Makes room for a job, from accumulators `c`, `(M, N)` row-major, or zeros.
+    fn start(&mut self, rows: &Rows, n: usize, job: &Job, c: Option<&[u32]>) {
+        self.d.clear();
+        self.d.resize(job.tiles.len() * rows.height * job.groups(rows), Line::ZERO);
+        if let Some(c) = c {
+            for (line, at, count) in job.places(rows, n) {
+                let from = at.row * n + at.column;
+                self.d[line].0[..count].copy_from_slice(&c[from..from + count]);
+            }
+        }
+    }
+}
+
+impl Job {
+    /// Lines of a row.
+    fn groups(&self, rows: &Rows) -> usize {
+        if rows.few() { HALVES } else { GROUPS }
+    }
+
+    /// The lines that hold something of the product, `n` columns wide: number, where the line's results belong, how many they are.
+    fn places(&self, rows: &Rows, n: usize) -> impl Iterator<Item = (usize, At, usize)> {
+        let (range, panel, groups, height) = (self.range, self.panel, self.groups(rows), rows.height);
+        let first = self.tiles.start;
+        let rows = self.tiles.clone().flat_map(move |tile| (0..rows.valid(tile)).map(move |row| (tile, row)));
+        rows.flat_map(move |(tile, row)| {
+            let line = ((tile - first) * height + row) * groups;
+            (0..groups).filter_map(move |group| {
+                let column = (panel * groups + group) * 16;
+                let at = At { range, row: tile * height + row, column };
+                (column < n).then(|| (line + group, at, (n - column).min(16)))
+            })
+        })
+    }
+}
+
+/// In how many parts the row tiles of each of `panels` panels are computed, so that all threads have work to the end. Every part reads the
+/// panel's weights again.
+fn parts(x: &Rows, panels: usize, threads: usize) -> usize {
+    let (wanted, most) = if x.few() { (2 * threads, x.tiles()) } else { (8 * threads, x.tiles() / 8) };
+    if threads == 1 {
+        return 1;
+    }
+    wanted.div_ceil(panels.max(1)).min(most).max(1)
 }
 
 /// Where the element of a row-major matrix sits among the lines of panels and row tiles.

@@ -47,6 +47,6 @@ mod weights;
 
 pub use chain::{Chain, ChainRows};
 pub use element::Element;
-pub use exact::{Gemm, Product};
+pub use exact::{At, Gemm, Product, Workspace};
 pub use rows::Rows;
 pub use weights::Weights;

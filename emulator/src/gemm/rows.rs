@@ -5,6 +5,7 @@ use super::error::operand_size;
 use super::weights::{PAD, RUN, largest};
 use crate::Error;
 use crate::format::Elem;
+use crate::threads;
 
 /// Rows of a tile where there are many.
 pub(super) const TALL: usize = 8;
@@ -41,6 +42,14 @@ impl Rows {
     /// # Errors
     /// [`Error::GemmOperand`] if the data is not `m * k` long or its container is not that of `elem`.
     pub fn pack<T: Element>(elem: Elem, m: usize, k: usize, data: &[T]) -> Result<Self, Error> {
+        Self::pack_on(1, elem, m, k, data)
+    }
+
+    /// The same on so many threads.
+    ///
+    /// # Errors
+    /// As [`Rows::pack`].
+    pub fn pack_on<T: Element>(threads: usize, elem: Elem, m: usize, k: usize, data: &[T]) -> Result<Self, Error> {
         operand_size("rows", elem, container(elem), T::WIDTH, m, k, data.len())?;
         let few = m <= FEW && elem.format().width <= 16;
         let height = if few { m.next_power_of_two().min(LOW) } else { TALL };
@@ -58,31 +67,49 @@ impl Rows {
             sums: vec![0; tiles * k_pad / RUN],
             facts: vec![Facts::NONE; tiles],
         };
-        let (reader, smallest) = (Reader::new(elem), min_field(elem));
-        // A power of two, and the product is a normal number: exact. One keeps every pattern but the payloads of NaNs.
-        let factor = f32::from_bits((127 - if small(elem) { RESCALE } else { 0 }) << 23);
-        for (row, elements) in data.chunks_exact(k.max(1)).enumerate() {
-            let (tile, lane) = (row / height, row % height);
-            for (run, elements) in elements.chunks(RUN).enumerate() {
-                let mut sum = 0;
-                for (i, element) in elements.iter().enumerate() {
-                    let value = reader.value(element.bits());
-                    let field = field(value, smallest);
-                    let at = (tile * k_pad + run * RUN + i) * height + lane;
-                    out.values[at] = (f32::from_bits(value) * factor).to_bits();
-                    out.exponents[at] =
-                        if few { (field << 7) * 0x0001_0001 } else { field.saturating_sub(63) * 0x0101_0101 };
-                    out.facts[tile].add(field);
-                    let largest = &mut out.maxima[tile * k_pad / RUN + run];
-                    *largest = field.max(u32::from(*largest)) as u8;
-                    // At most this many units of 2^-23; a subnormal of a narrow type has less.
-                    sum += if field == 0 { 0 } else { value & 0x007f_ffff | 0x0080_0000 };
-                }
-                let largest = &mut out.sums[tile * k_pad / RUN + run];
-                *largest = (*largest).max(sum.div_ceil(1 << 19) as u8);
-            }
+        let reader = Reader::new(elem);
+        match elem {
+            // The usual type, without asking for each element which it is.
+            Elem::Bf16 => out.fill(threads, data, |bits| bits << 16),
+            _ => out.fill(threads, data, |bits| reader.value(bits)),
         }
         Ok(out)
+    }
+
+    fn fill<T: Element>(&mut self, threads: usize, data: &[T], value: impl Fn(u32) -> u32 + Sync) {
+        let (height, k, runs) = (self.height, self.k, self.k_pad / RUN);
+        let (few, smallest) = (self.few(), min_field(self.elem));
+        // A power of two, and the product is a normal number: exact. One keeps every pattern but the payloads of NaNs.
+        let factor = f32::from_bits((127 - if small(self.elem) { RESCALE } else { 0 }) << 23);
+        if k == 0 {
+            return;
+        }
+        let words = (height * self.k_pad).max(1);
+        let values = self.values.chunks_mut(words).zip(self.exponents.chunks_mut(words));
+        let bytes = self.maxima.chunks_mut(runs).zip(self.sums.chunks_mut(runs));
+        let tiles = values.zip(bytes).zip(&mut self.facts).zip(data.chunks(height * k));
+        threads::share(threads, tiles, |(((words, bytes), facts), data)| {
+            let ((values, exponents), (maxima, sums)) = (words, bytes);
+            for (lane, elements) in data.chunks_exact(k).enumerate() {
+                for (run, elements) in elements.chunks(RUN).enumerate() {
+                    let (mut sum, mut largest) = (0, 0);
+                    for (i, element) in elements.iter().enumerate() {
+                        let value = value(element.bits());
+                        let field = field(value, smallest);
+                        let at = (run * RUN + i) * height + lane;
+                        values[at] = (f32::from_bits(value) * factor).to_bits();
+                        exponents[at] =
+                            if few { (field << 7) * 0x0001_0001 } else { field.saturating_sub(63) * 0x0101_0101 };
+                        facts.add(field);
+                        largest = largest.max(field);
+                        // At most this many units of 2^-23; a subnormal of a narrow type has less.
+                        sum += if field == 0 { 0 } else { value & 0x007f_ffff | 0x0080_0000 };
+                    }
+                    maxima[run] = maxima[run].max(largest as u8);
+                    sums[run] = sums[run].max(sum.div_ceil(1 << 19) as u8);
+                }
+            }
+        });
     }
 
     /// Rows.

@@ -4,6 +4,7 @@ use super::element::{Facts, RESCALE, small};
 use super::weights::Line;
 use crate::mma::{Conversion, TFdpa};
 use crate::simd::lanes::Lanes;
+use std::ops::Range;
 
 /// Where f32 has its exponent field.
 pub(super) const FIELD: u32 = 23;
@@ -30,13 +31,13 @@ pub(super) enum Mutation {
 }
 
 /// The arithmetic of one product.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Spec {
     pub params: TFdpa,
     /// Products of a block.
     pub terms: usize,
-    /// K rounded up to whole instructions.
-    pub k: usize,
+    /// The k to multiply, rounded up to whole instructions.
+    pub range: Range<usize>,
     /// The field that the subnormals of A share, and those of B.
     pub min_fields: [u32; 2],
     pub mutation: Mutation,
@@ -133,7 +134,7 @@ impl Spec {
     pub(super) fn clamp<F: Form>(&self, a: Facts, b: Facts, c: Facts) -> Option<u32> {
         let (max_a, max_b) = (u32::from(a.max), u32::from(b.max));
         let clamp = self.raised(F::clamp(max_a, max_b));
-        let growth = usize::BITS - self.k.leading_zeros();
+        let growth = usize::BITS - self.range.len().leading_zeros();
         let bounded = max_a < 255
             && max_b < 255
             && max_a + max_b + 2 + growth < 127 + self.highest()
@@ -141,7 +142,8 @@ impl Spec {
         // Without nonzero elements the minimum is 255, and the product is nothing.
         let nothing = a.max == 0 || b.max == 0;
         let products = nothing || u32::from(a.min) + u32::from(b.min) >= 127 + clamp;
-        let settled = bounded && products && u32::from(c.min) >= clamp;
+        // (Zeros alone beside huge partners may raise the clamp out of the window.)
+        let settled = bounded && products && u32::from(c.min) >= clamp && clamp <= self.highest();
         if self.mutated(Mutation::NoTracking) || settled && !self.mutated(Mutation::AlwaysTracking) {
             Some(clamp)
         } else {

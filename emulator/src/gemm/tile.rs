@@ -18,6 +18,7 @@ const CHUNK: usize = 256;
 pub(super) const GROUPS: usize = 4;
 
 /// What a thread keeps between calls.
+#[derive(Clone, Debug)]
 pub(super) struct Scratch {
     values: Vec<[Line; GROUPS]>,
     bytes: Vec<Line>,
@@ -62,8 +63,8 @@ impl Kernel for Tiles {
             let c = facts_of(d.as_flattened());
             call.scratch.clamps.push(spec.clamp::<Bytes>(rows.facts(tile), facts, c));
         }
-        for k in (0..spec.k).step_by(CHUNK) {
-            let count = CHUNK.min(spec.k - k);
+        for k in spec.range.clone().step_by(CHUNK) {
+            let count = CHUNK.min(spec.range.end - k);
             expand(s, spec, weights, panel, k, &mut call.scratch.values[..count], &mut call.scratch.bytes[..count]);
             for (i, tile) in call.tiles.clone().enumerate() {
                 let chunk = Chunk { spec, rows, weights, panel, groups, tile, k, count, scratch: &*call.scratch };

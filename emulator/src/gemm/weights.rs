@@ -3,7 +3,8 @@
 use super::element::{Element, Facts, Reader, container, field, min_field};
 use super::error::operand_size;
 use crate::Error;
-use crate::format::Elem;
+use crate::format::{Elem, f16_to_f32};
+use crate::simd::{Level, Task};
 
 /// Sixteen words on a cache line of their own.
 #[derive(Clone, Copy, Debug)]
@@ -57,6 +58,60 @@ impl Weights {
     /// [`Error::GemmOperand`] if the data is not `n * k` long or its container is not that of `elem`.
     pub fn pack<T: Element>(elem: Elem, n: usize, k: usize, data: &[T]) -> Result<Self, Error> {
         operand_size("weights", elem, container(elem), T::WIDTH, n, k, data.len())?;
+        let mut out = Self::zeros(elem, n, k);
+        let (reader, k_pad, per_k) = (Reader::new(elem), out.k_pad, out.storage.lines());
+        for (column, row) in data.chunks_exact(k.max(1)).enumerate() {
+            let (panel, lane, half) = (column / PANEL, column % 16, column / 16 % 2);
+            let lines = &mut out.lines[panel * k_pad * per_k..][..k * per_k];
+            match out.storage {
+                Storage::F32 => {
+                    for (lines, element) in lines.as_chunks_mut::<2>().0.iter_mut().zip(row) {
+                        lines[half].0[lane] = reader.value(element.bits());
+                    }
+                }
+                Storage::Bf16 => {
+                    for (line, element) in lines.iter_mut().zip(row) {
+                        line.0[lane] |= (element.bits() & 0xffff) << (16 * half);
+                    }
+                }
+                Storage::F16 => {
+                    for (line, element) in lines.iter_mut().zip(row) {
+                        line.0[lane] |= reader.half(element.bits()) << (16 * half);
+                    }
+                }
+            }
+        }
+        out.survey();
+        Ok(out)
+    }
+
+    /// Packs `data`, `(k, n)` row-major: B itself, as the values of attention are.
+    ///
+    /// # Errors
+    /// As [`Weights::pack`].
+    pub fn pack_columns<T: Element>(elem: Elem, n: usize, k: usize, data: &[T]) -> Result<Self, Error> {
+        operand_size("weights", elem, container(elem), T::WIDTH, n, k, data.len())?;
+        let mut out = Self::zeros(elem, n, k);
+        let (reader, k_pad, per_k) = (Reader::new(elem), out.k_pad, out.storage.lines());
+        for (i, row) in data.chunks_exact(n.max(1)).enumerate() {
+            for (group, elements) in row.chunks(16).enumerate() {
+                let (panel, half) = (group / 2, group % 2);
+                let lines = &mut out.lines[(panel * k_pad + i) * per_k..][..per_k];
+                for (lane, element) in elements.iter().enumerate() {
+                    match out.storage {
+                        Storage::F32 => lines[half].0[lane] = reader.value(element.bits()),
+                        Storage::Bf16 => lines[0].0[lane] |= (element.bits() & 0xffff) << (16 * half),
+                        Storage::F16 => lines[0].0[lane] |= reader.half(element.bits()) << (16 * half),
+                    }
+                }
+            }
+        }
+        out.survey();
+        Ok(out)
+    }
+
+    /// Zeros, whose exponents nobody has looked at.
+    fn zeros(elem: Elem, n: usize, k: usize) -> Self {
         let storage = match elem {
             Elem::Bf16 => Storage::Bf16,
             _ if elem.format().width <= 16 => Storage::F16,
@@ -64,29 +119,30 @@ impl Weights {
         };
         let k_pad = k.next_multiple_of(PAD);
         let panels = n.div_ceil(PANEL);
-        let per_k = if storage == Storage::F32 { 2 } else { 1 };
-        let mut lines = vec![Line::ZERO; panels * k_pad * per_k];
-        let mut maxima = vec![0; panels * k_pad / RUN];
-        let mut facts = vec![Facts::NONE; panels];
-        let (reader, smallest) = (Reader::new(elem), min_field(elem));
-        for (column, row) in data.chunks_exact(k.max(1)).enumerate() {
-            let (panel, lane, half) = (column / PANEL, column % 16, column / 16 % 2);
-            for (i, element) in row.iter().enumerate() {
-                let value = reader.value(element.bits());
-                let field = field(value, smallest);
-                facts[panel].add(field);
-                let largest = &mut maxima[(panel * k_pad + i) / RUN];
-                *largest = field.max(u32::from(*largest)) as u8;
-                match storage {
-                    Storage::F32 => lines[(panel * k_pad + i) * 2 + half].0[lane] = value,
-                    _ => {
-                        let word = if storage == Storage::Bf16 { value >> 16 } else { reader.half(element.bits()) };
-                        lines[panel * k_pad + i].0[lane] |= word << (16 * half);
-                    }
-                }
-            }
+        Self {
+            elem,
+            n,
+            k,
+            k_pad,
+            storage,
+            lines: vec![Line::ZERO; panels * k_pad * storage.lines()],
+            maxima: vec![0; panels * k_pad / RUN],
+            facts: vec![Facts::NONE; panels],
         }
-        Ok(Self { elem, n, k, k_pad, storage, lines, maxima, facts })
+    }
+
+    /// Finds out about the exponents.
+    fn survey(&mut self) {
+        if self.k == 0 {
+            return;
+        }
+        let (storage, smallest) = (self.storage, min_field(self.elem));
+        let panels = self.lines.chunks_exact(self.k_pad * storage.lines());
+        let panels = panels.zip(self.maxima.chunks_exact_mut(self.k_pad / RUN)).zip(&mut self.facts);
+        for ((lines, maxima), facts) in panels {
+            // Integer code: every level gives the same.
+            Level::detect().run(Survey { lines, storage, smallest, maxima, facts });
+        }
     }
 
     /// Columns.
@@ -114,7 +170,7 @@ impl Weights {
     /// The lines of a panel from `k` on, or none for a panel beyond the last.
     #[inline(always)]
     pub(super) fn panel(&self, panel: usize, k: usize) -> &[Line] {
-        let per_k = if self.storage == Storage::F32 { 2 } else { 1 };
+        let per_k = self.storage.lines();
         if panel < self.panels() {
             &self.lines[panel * self.k_pad * per_k..][k * per_k..self.k_pad * per_k]
         } else {
@@ -137,4 +193,62 @@ impl Weights {
 #[inline(always)]
 pub(super) fn largest(maxima: &[u8], terms: usize) -> u8 {
     maxima[..terms / RUN].iter().fold(0, |a, &b| a.max(b))
+}
+
+/// Finds out about the exponents of a panel.
+struct Survey<'a> {
+    lines: &'a [Line],
+    storage: Storage,
+    smallest: u32,
+    maxima: &'a mut [u8],
+    facts: &'a mut Facts,
+}
+
+impl Task for Survey<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self) {
+        let per_run = RUN * self.storage.lines();
+        // By lane, until the end.
+        let (mut least, mut most) = ([255; 16], [0; 16]);
+        for (lines, maximum) in self.lines.chunks_exact(per_run).zip(self.maxima) {
+            let mut largest = [0; 16];
+            for line in lines {
+                for lane in 0..16 {
+                    for value in self.storage.values(line.0[lane]) {
+                        let field = field(value, self.smallest);
+                        largest[lane] = field.max(largest[lane]);
+                        least[lane] = if field == 0 { least[lane] } else { field.min(least[lane]) };
+                    }
+                }
+            }
+            for lane in 0..16 {
+                most[lane] = largest[lane].max(most[lane]);
+            }
+            *maximum = largest.iter().fold(0, |a, &b| b.max(a)) as u8;
+        }
+        for lane in 0..16 {
+            self.facts.max = self.facts.max.max(most[lane] as u8);
+            self.facts.min = self.facts.min.min(least[lane] as u8);
+        }
+    }
+}
+
+impl Storage {
+    /// Lines of one k of a panel.
+    #[inline(always)]
+    fn lines(self) -> usize {
+        if self == Storage::F32 { 2 } else { 1 }
+    }
+
+    /// The f32 values that a word holds; a word of f32 holds one, here twice.
+    #[inline(always)]
+    fn values(self, word: u32) -> [u32; 2] {
+        match self {
+            Storage::Bf16 => [word << 16, word & 0xffff_0000],
+            Storage::F16 => [f16_to_f32(word as u16), f16_to_f32((word >> 16) as u16)],
+            Storage::F32 => [word; 2],
+        }
+    }
 }

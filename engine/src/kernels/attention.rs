@@ -114,7 +114,7 @@ impl AttentionSpec {
         } else {
             state.store(self, &mut k, &job, out[0]);
         }
-        text(k.finish(), LANES)
+        text(k.finish(), LANES, self.clone())
     }
 
     /// Blocks of a launch over `tile_count` query tiles and `splits` ranges of KV tiles (1 unless `partial`).

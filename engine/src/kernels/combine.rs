@@ -90,7 +90,7 @@ impl AttentionCombineSpec {
             let to = k.mad_wide_u32(units, UNIT * 2, out);
             k.st_global_v(to, 0, pairs);
         });
-        text(k.finish(), THREADS)
+        text(k.finish(), THREADS, self.clone())
     }
 
     /// Blocks of a launch over `rows` rows.

@@ -35,7 +35,7 @@ impl AddSpec {
             let sum = narrow8(k, sum);
             k.st_global_v(z, 0, sum);
         });
-        text(k.finish(), THREADS)
+        text(k.finish(), THREADS, self.clone())
     }
 
     /// Blocks of a launch over `rows` rows.
@@ -95,7 +95,7 @@ impl SiluMulSpec {
             let product = narrow8(k, product);
             k.st_global_v(to, 0, product);
         });
-        text(k.finish(), THREADS)
+        text(k.finish(), THREADS, self.clone())
     }
 
     /// Blocks of a launch over `rows` rows.

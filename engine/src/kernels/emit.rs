@@ -3,18 +3,18 @@
 use ptx::ast::{Kernel, Module};
 use ptx::builder::{F32, KernelBuilder, R32};
 
-use super::KernelText;
+use super::{KernelSpec, KernelText};
 
 /// Threads of a block of an element-wise kernel.
 pub(super) const THREADS: u32 = 128;
 /// bf16 elements in the 16 bytes that one thread moves at a time.
 pub(super) const CHUNK: u32 = 8;
 
-/// The text of a module that holds this one kernel.
-pub(super) fn text(kernel: Kernel, threads: u32) -> KernelText {
+/// The text of a module that holds this one kernel, built from `spec`.
+pub(super) fn text(kernel: Kernel, threads: u32, spec: impl Into<KernelSpec>) -> KernelText {
     let name = kernel.name.clone();
     let ptx = ptx::print(&Module::new(vec![kernel]));
-    KernelText { name, ptx, block: [threads, 1, 1] }
+    KernelText { name, ptx, block: [threads, 1, 1], spec: Some(spec.into()) }
 }
 
 /// Blocks that [`for_each_unit`] needs.

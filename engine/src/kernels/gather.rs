@@ -2,8 +2,8 @@
 
 use ptx::builder::{KernelBuilder, R32};
 
-use super::KernelText;
 use super::emit::{CHUNK, for_each_unit, text, unit_grid};
+use super::{KernelSpec, KernelText};
 
 /// Token embedding.
 ///
@@ -22,7 +22,7 @@ impl EmbedSpec {
     /// The kernel.
     #[must_use]
     pub fn build(&self) -> KernelText {
-        copy_rows("embed", ["ids", "table", "x", "rows"], self.hidden_pad)
+        copy_rows("embed", ["ids", "table", "x", "rows"], self.hidden_pad, self.clone())
     }
 
     /// Blocks of a launch over `rows` tokens.
@@ -49,7 +49,7 @@ impl GatherSpec {
     /// The kernel.
     #[must_use]
     pub fn build(&self) -> KernelText {
-        copy_rows("gather_rows", ["index", "x", "y", "count"], self.width)
+        copy_rows("gather_rows", ["index", "x", "y", "count"], self.width, self.clone())
     }
 
     /// Blocks of a launch over `count` rows.
@@ -60,7 +60,7 @@ impl GatherSpec {
 }
 
 /// `to[r] = from[index[r]]`, 16 bytes a thread.
-fn copy_rows(name: &str, [index, from, to, count]: [&str; 4], width: u32) -> KernelText {
+fn copy_rows(name: &str, [index, from, to, count]: [&str; 4], width: u32, spec: impl Into<KernelSpec>) -> KernelText {
     let mut k = KernelBuilder::new(name);
     let (index, from, to, count) = (k.param_ptr(index), k.param_ptr(from), k.param_ptr(to), k.param_u32(count));
     for_each_unit(&mut k, count, width / CHUNK, |k, row, unit| {
@@ -73,5 +73,5 @@ fn copy_rows(name: &str, [index, from, to, count]: [&str; 4], width: u32) -> Ker
         let chunk: [R32; 4] = k.ld_global_nc_v(from, 0);
         k.st_global_v(to, 0, chunk);
     });
-    text(k.finish(), super::emit::THREADS)
+    text(k.finish(), super::emit::THREADS, spec)
 }

@@ -165,7 +165,7 @@ impl GemmSpec {
         let to = place.copy_address(&mut k, smem);
         self.walk(&mut k, &copies, to, &*product, left);
         product.store(self, &mut k, &place, y, rows);
-        text(k.finish(), self.tile.threads())
+        text(k.finish(), self.tile.threads(), self.clone())
     }
 
     /// Blocks of a launch over `rows` rows and `splits` slices of `K` (1 unless the output is [`GemmOut::Partial`]).

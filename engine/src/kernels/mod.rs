@@ -30,6 +30,7 @@ mod gemm;
 mod qkv;
 mod rmsnorm;
 mod rope;
+mod spec;
 mod splitk;
 mod top2;
 mod units;
@@ -42,6 +43,7 @@ pub use gemm::{GemmOut, GemmSpec, GemmTile};
 pub use qkv::{BiasSpec, HeadNormSpec};
 pub use rmsnorm::RmsNormSpec;
 pub use rope::RopeStoreSpec;
+pub use spec::KernelSpec;
 pub use splitk::SplitKReduceSpec;
 pub use top2::{TOP2_WORDS, Top2Spec};
 pub use units::Units;
@@ -68,4 +70,7 @@ pub struct KernelText {
     pub ptx: String,
     /// Threads in a block.
     pub block: [u32; 3],
+    /// What the text was built from. Nobody takes its word: a device that knows another way to compute what the spec says builds the text
+    /// again, and compares.
+    pub spec: Option<KernelSpec>,
 }

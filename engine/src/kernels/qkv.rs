@@ -38,7 +38,7 @@ impl BiasSpec {
             let sum = narrow8(k, sum);
             k.st_global_v(x, 0, sum);
         });
-        text(k.finish(), THREADS)
+        text(k.finish(), THREADS, self.clone())
     }
 
     /// Blocks of a launch over `rows` rows.
@@ -137,7 +137,7 @@ impl HeadNormSpec {
         let weighted = std::array::from_fn(|i| k.mul_rn(normal[i], w[i]));
         let weighted = narrow8(&mut k, weighted);
         k.with_guard(owns, |k| k.st_global_v(at, 0, weighted));
-        text(k.finish(), LANES)
+        text(k.finish(), LANES, self.clone())
     }
 
     /// Blocks of a launch over `rows` rows.

@@ -84,7 +84,7 @@ impl RmsNormSpec {
             }
         });
         self.zero_padding(&mut k, lane, y);
-        text(k.finish(), LANES)
+        text(k.finish(), LANES, self.clone())
     }
 
     /// Blocks of a launch over `rows` rows.

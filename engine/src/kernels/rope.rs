@@ -57,7 +57,7 @@ impl RopeStoreSpec {
         };
         let rows = k.param_u32("rows");
         for_each_unit(&mut k, rows, self.units_per_row(), |k, row, unit| self.unit(k, &io, row, unit));
-        text(k.finish(), THREADS)
+        text(k.finish(), THREADS, self.clone())
     }
 
     /// Blocks of a launch over `rows` rows.

@@ -50,7 +50,7 @@ impl SplitKReduceSpec {
                 k.st_global_v(to, 0, pairs);
             }
         });
-        text(k.finish(), THREADS)
+        text(k.finish(), THREADS, self.clone())
     }
 
     /// Blocks of a launch over `rows` rows.

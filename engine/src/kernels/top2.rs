@@ -67,7 +67,7 @@ impl Top2Spec {
         }
         let writer = k.setp_eq_u32(tid, 0);
         k.if_(writer, |k| self.write(k, logits, out, row, first, second));
-        text(k.finish(), threads)
+        text(k.finish(), threads, self.clone())
     }
 
     /// Blocks of a launch over `rows` rows.

@@ -6,6 +6,7 @@ mod attention;
 mod catalogue;
 mod data;
 mod gemm;
+mod native;
 mod portable;
 mod qkv;
 mod rig;

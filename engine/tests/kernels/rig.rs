@@ -1,10 +1,11 @@
-//! Runs one launch every way the emulated device can: at each level of vector instructions, on two threads, and under the checker
-//! with several interleavings. Buffers are exactly as long as the kernel may touch, so that one byte too far is a fault; what
+//! Runs one launch every way the emulated device can: at each level of vector instructions, on two threads, under the checker
+//! with several interleavings, and as native code where there is some. Buffers are exactly as long as the kernel may touch, so that one byte too far is a fault; what
 //! a kernel writes starts without a value, so that the checker refuses to read it.
 
 use emulator::exec::{Arg, CheckOptions, ExecError, ExecOptions, Memory, Program, launch as run};
 use emulator::simd::Level;
-use engine::kernels::KernelText;
+use engine::device::{self, Device, EmulatedDevice, Work};
+use engine::kernels::{KernelSpec, KernelText, Units};
 
 use crate::arith::Gpu;
 
@@ -67,7 +68,60 @@ pub fn launch(gpu: &Gpu, text: &KernelText, grid: [u32; 3], args: &[Value]) -> V
     for (result, way) in results {
         assert!(result == first, "{}: {way} differs from {first_way}", text.name);
     }
+    for (simd, threads) in Level::available().flat_map(|simd| [(simd, 1), (simd, 3)]) {
+        let device = EmulatedDevice::with_profile(gpu.profile.clone()).simd(simd).threads(threads);
+        let (result, work) = on_device(device, text, grid, args).unwrap_or_else(|e| panic!("{}: {e}", text.name));
+        assert!(result == first, "{}: native code with {simd:?}, {threads} threads differs", text.name);
+        assert_eq!(work.native == 1, has_native(text), "{}: native code", text.name);
+    }
     first
+}
+
+/// Whether launches as the engine makes them run as native code.
+fn has_native(text: &KernelText) -> bool {
+    match &text.spec {
+        Some(KernelSpec::Gemm(spec)) => spec.units == Units::Special,
+        Some(KernelSpec::Attention(_)) => true,
+        _ => false,
+    }
+}
+
+/// Launches the kernel on a device. Returns the bytes of the `InOut` and `Out` buffers, in order, and what the device did.
+pub fn on_device(
+    mut device: EmulatedDevice,
+    text: &KernelText,
+    grid: [u32; 3],
+    args: &[Value],
+) -> engine::Result<(Vec<Vec<u8>>, Work)> {
+    let kernel = device.register(text)?;
+    let (mut values, mut written) = (Vec::new(), Vec::new());
+    for arg in args {
+        let bytes = match *arg {
+            In(words) | InOut(words) => words.bytes(),
+            Out(bytes) => vec![UNWRITTEN; bytes as usize],
+            Same(index) => {
+                values.push(values[index]);
+                continue;
+            }
+            U32(v) => {
+                values.push(device::Arg::U32(v));
+                continue;
+            }
+        };
+        let buffer = device.alloc(bytes.len() as u64)?;
+        device.upload(buffer.address, &bytes)?;
+        if matches!(arg, InOut(_) | Out(_)) {
+            written.push((buffer.address, bytes.len()));
+        }
+        values.push(buffer.arg());
+    }
+    device.launch(kernel, grid, &values)?;
+    let mut read = |(address, len)| {
+        let mut bytes = vec![0; len];
+        device.download(address, &mut bytes).map(|()| bytes)
+    };
+    let results = written.into_iter().map(&mut read).collect::<engine::Result<_>>()?;
+    Ok((results, device.work()))
 }
 
 /// What the checker says against the kernel, if anything.

@@ -2,6 +2,8 @@
 
 use super::*;
 use crate::Error;
+use crate::gemm::{At, Workspace};
+use std::sync::Mutex;
 
 /// Around the edges of tiles, panels, groups and chunks; both kernels.
 const SHAPES: [[usize; 3]; 6] = [[1, 33, 80], [3, 16, 48], [8, 64, 40], [13, 65, 33], [5, 17, 272], [17, 31, 300]];
@@ -91,6 +93,105 @@ fn threads_change_nothing() {
         for threads in [2, 3, 7] {
             assert_eq!(tested.gemm.threads(threads).run(&x, &w, Some(&data.c)).unwrap(), one);
         }
+    }
+}
+
+/// Ranges of K are products of their own, from the same packed operands.
+#[test]
+fn a_range_of_k_is_the_product_of_its_part() {
+    let subjects = SUBJECTS.into_iter().filter(|(.., types, k)| *types == [Bf16; 2] && *k == 16);
+    for (subject, (i, kind)) in subjects.flat_map(|s| Kind::ALL.into_iter().enumerate().map(move |kind| (s, kind))) {
+        let tested = Subject::new(subject, ZeroPolicy::Exclude);
+        let [m, n, k] = [[1, 40, 128], [3, 70, 144], [13, 65, 304], [33, 64, 1_000]][i % 4];
+        let data = Data::new(kind, tested.types, [m, n, k], 7);
+        let (x, w) = tested.pack(&data, [m, n, k]);
+        let ranges = [0..k, 16..64, 64..k, k..k, 48..48, 80..96, 0..16];
+        for (level, threads) in Level::available().flat_map(|level| [(level, 1), (level, 3)]) {
+            let found = Mutex::new(vec![None; ranges.len() * m * n]);
+            let out = |at: At, values: &[u32]| {
+                assert!(values.len() == 16 && at.column + 16 <= n || at.column + values.len() == n);
+                for (i, value) in values.iter().enumerate() {
+                    let place = &mut found.lock().unwrap()[(at.range * m + at.row) * n + at.column + i];
+                    assert_eq!(place.replace(*value), None, "handed out twice");
+                }
+            };
+            tested.gemm.level(level).threads(threads).ranges(&x, &w, &ranges, out).unwrap();
+            let found = found.into_inner().unwrap();
+            for (range, found) in ranges.iter().zip(found.chunks_exact(m * n)) {
+                let part = |words: &[u32]| words.chunks(k).flat_map(|row| row[range.clone()].to_vec()).collect();
+                let part = Data { a: part(&data.a), b: part(&data.b), c: Vec::new() };
+                let expected = match range.len() {
+                    0 => vec![0; m * n],
+                    k => tested.expected(&part, [m, n, k], false),
+                };
+                let found: Vec<u32> = found.iter().map(|word| word.unwrap()).collect();
+                assert_eq!(found, expected, "{subject:?} {kind:?} {range:?} {level:?}");
+            }
+        }
+    }
+}
+
+/// One product from accumulators, in place; and weights given by columns.
+#[test]
+fn accumulating_in_place_and_weights_by_columns_are_the_same_product() {
+    let mut space = Workspace::default();
+    for (i, kind) in Kind::ALL.into_iter().enumerate() {
+        for subject in [SUBJECTS[i % 2], SUBJECTS[6], SUBJECTS[7]] {
+            let tested = Subject::new(subject, ZeroPolicy::Exclude);
+            let [m, n, k] = [[1, 64, 32], [3, 70, 32], [16, 64, 64], [13, 65, 40]][i % 4];
+            let data = Data::new(kind, tested.types, [m, n, k], 9);
+            let (x, w) = tested.pack(&data, [m, n, k]);
+            let expected = tested.expected(&data, [m, n, k], true);
+            let by_columns: Vec<u32> = (0..k * n).map(|i| data.b[i % n * k + i / n]).collect();
+            let columns = match tested.types[1].format().width {
+                32 => Weights::pack_columns(tested.types[1], n, k, &by_columns),
+                _ => {
+                    let halves: Vec<u16> = by_columns.iter().map(|&word| word as u16).collect();
+                    Weights::pack_columns(tested.types[1], n, k, &halves)
+                }
+            };
+            for w in [w, columns.unwrap()] {
+                let mut d = data.c.clone();
+                tested.gemm.accumulate(&mut space, &x, &w, &mut d).unwrap();
+                assert_eq!(d, expected, "{subject:?} {kind:?}");
+            }
+        }
+    }
+}
+
+/// Nothing but zeros on one side, whose misstated exponents a huge partner carries beyond the window.
+#[test]
+fn zeros_beside_huge_numbers_give_zero() {
+    for subject in [SUBJECTS[0], SUBJECTS[1]] {
+        let tested = Subject::new(subject, ZeroPolicy::Exclude);
+        for (m, huge) in [1, 3, 8, 17].into_iter().flat_map(|m| [0x4b00, 0x5f00, 0x7b52, 0x7f7f].map(|huge| (m, huge)))
+        {
+            let (zeros, huge) = (vec![0x8000_u16; 33 * 32], vec![huge; 33 * 32]);
+            for (a, b) in [(&zeros, &huge), (&huge, &zeros)] {
+                let x = Rows::pack(Bf16, m, 32, &a[..m * 32]).unwrap();
+                let w = Weights::pack(Bf16, 33, 32, b).unwrap();
+                for level in Level::available() {
+                    let product = tested.gemm.level(level).run(&x, &w, None).unwrap();
+                    assert!(product.d.iter().all(|&d| d == 0), "{subject:?} {m} rows, {level:?}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn ranges_that_cut_an_instruction_are_refused() {
+    let tested = Subject::new(SUBJECTS[0], ZeroPolicy::Exclude);
+    let x = Rows::pack(Bf16, 1, 40, &[0_u16; 40]).unwrap();
+    let w = Weights::pack(Bf16, 1, 40, &[0_u16; 40]).unwrap();
+    let run = |range| tested.gemm.ranges(&x, &w, &[0..16, range], |_, _| {});
+    #[allow(clippy::reversed_empty_ranges)]
+    for bad in [0..8, 8..16, 0..48, 32..16, 48..48] {
+        let message = run(bad.clone()).unwrap_err().to_string();
+        assert!(message.contains("ranges") && message.contains(&format!("{bad:?}")), "{message}");
+    }
+    for good in [0..40, 32..40, 16..32, 16..16] {
+        run(good).unwrap();
     }
 }
 

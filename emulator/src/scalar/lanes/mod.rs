@@ -22,7 +22,7 @@ pub use add::{add_rn, sub_rn};
 pub use compare::compare;
 pub use fma::fma_rn;
 pub use mul::mul_rn;
-pub use pack::{pack_bf16x2_rn, widen_bf16_high, widen_bf16_low};
+pub use pack::{bf16_rn, pack_bf16x2_rn, widen_bf16_high, widen_bf16_low};
 pub use select::{abs, max, min, neg};
 
 const SIGN: u32 = 0x8000_0000;

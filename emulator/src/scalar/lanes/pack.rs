@@ -7,7 +7,7 @@ warp_fn! {
     ///
     /// # Bits
     /// [`scalar::pack2`](crate::scalar::pack2) to bf16, to nearest even, in every lane.
-    pub fn pack_bf16x2_rn(high, low) = |x, y| bf16(x) << 16 | bf16(y);
+    pub fn pack_bf16x2_rn(high, low) = |x, y| bf16_rn(x) << 16 | bf16_rn(y);
 }
 
 warp_fn! {
@@ -26,8 +26,13 @@ warp_fn! {
     pub fn widen_bf16_high(a) = |x| x & 0xffff_0000;
 }
 
+/// One f32 as bf16, to nearest even; NaN gives `7fff`.
+///
+/// # Bits
+/// Half of [`pack_bf16x2_rn`].
+#[must_use]
 #[inline(always)]
-fn bf16(bits: u32) -> u32 {
+pub fn bf16_rn(bits: u32) -> u32 {
     // The carry of the rounding runs into the exponent, and from the largest one to infinity.
     let rounded = (bits.wrapping_add(0x7fff + (bits >> 16 & 1))) >> 16;
     if bits & !SIGN > INF { 0x7fff } else { rounded }

@@ -105,7 +105,7 @@ impl ChainAttentionSpec {
             self.advance(k, &state, (score, key, seen));
         });
         self.store(&mut k, &place, &state, out);
-        text(k.finish(), LANES)
+        text(k.finish(), LANES, self.clone())
     }
 
     /// Blocks of a launch over `tile_count` query tiles of up to `tile_rows` rows.

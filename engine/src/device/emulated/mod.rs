@@ -1,4 +1,8 @@
 //! The emulated GPU as a device.
+//!
+//! Launches of this engine's own kernels run as [`native`] code, whatever else is interpreted; the bits are the same.
+
+mod native;
 
 use emulator::exec::{self, CheckOptions, ExecOptions, Memory, Program};
 use emulator::format::Elem;
@@ -10,22 +14,28 @@ use emulator::simd::Level;
 use super::{Arg, Buffer, Device, DeviceInfo, KernelId, prepare};
 use crate::error::{Error, Result};
 use crate::kernels::KernelText;
+use native::{Call, Native, Packs};
 
 struct Kernel {
     sha256: [u8; 32],
     program: Program,
     block: [u32; 3],
+    /// Host code for exactly this text.
+    native: Option<Box<dyn Native>>,
 }
 
 /// An emulated GPU of one hardware profile.
 ///
 /// # Bits
-/// Neither threads nor vector instructions nor the checker change a bit of any result.
+/// Neither threads nor vector instructions nor the checker nor native code change a bit of any result.
 pub struct EmulatedDevice {
     profile: Profile,
     options: ExecOptions,
     memory: Memory,
     kernels: Vec<Kernel>,
+    /// Launches may run as native code.
+    native: bool,
+    packs: Packs,
     work: Work,
 }
 
@@ -34,7 +44,9 @@ pub struct EmulatedDevice {
 pub struct Work {
     /// Kernels launched.
     pub launches: u64,
-    /// Warp instructions executed.
+    /// Those that ran as native code.
+    pub native: u64,
+    /// Warp instructions executed by the others.
     pub instructions: u64,
     /// Matrix instructions among them.
     pub mmas: u64,
@@ -59,6 +71,8 @@ impl EmulatedDevice {
             options: ExecOptions::default(),
             memory: Memory::new(),
             kernels: Vec::new(),
+            native: true,
+            packs: Packs::default(),
             work: Work::default(),
         }
     }
@@ -77,7 +91,14 @@ impl EmulatedDevice {
         self
     }
 
-    /// Looks for races and missing waits, with this seed for the order of blocks and warps. Slow.
+    /// Interprets every launch: nothing runs as native code.
+    #[must_use]
+    pub fn interpreted(mut self) -> Self {
+        self.native = false;
+        self
+    }
+
+    /// Looks for races and missing waits, with this seed for the order of blocks and warps. Slow; everything is interpreted.
     #[must_use]
     pub fn checked(mut self, seed: u64) -> Self {
         self.options.check = Some(CheckOptions { seed });
@@ -110,7 +131,8 @@ impl Device for EmulatedDevice {
         }
         let program = Program::compile(&prepared.module, &kernel.name, &self.profile)
             .map_err(|e| self.failed(&format!("compiling `{}`", kernel.name), e))?;
-        self.kernels.push(Kernel { sha256: prepared.sha256, program, block: kernel.block });
+        let native = native::of(kernel, &prepared.sha256, &self.profile);
+        self.kernels.push(Kernel { sha256: prepared.sha256, program, block: kernel.block, native });
         Ok(KernelId(self.kernels.len() - 1))
     }
 
@@ -120,7 +142,9 @@ impl Device for EmulatedDevice {
     }
 
     fn free(&mut self, buffer: Buffer) -> Result<()> {
-        self.memory.free(buffer.address).map_err(|e| self.failed("freeing", e))
+        self.memory.free(buffer.address).map_err(|e| self.failed("freeing", e))?;
+        self.packs.forget_freed(&self.memory);
+        Ok(())
     }
 
     fn upload(&mut self, address: u64, bytes: &[u8]) -> Result<()> {
@@ -135,6 +159,17 @@ impl Device for EmulatedDevice {
         let Some(k) = self.kernels.get(kernel.0) else {
             return Err(self.failed("launching", format!("kernel {} was never registered here", kernel.0)));
         };
+        if let Some(native) = &k.native
+            && self.native
+            && self.options.check.is_none()
+        {
+            let (memory, options) = (&self.memory, &self.options);
+            if native.launch(&mut Call { memory, packs: &mut self.packs, options, grid, args }).is_ok() {
+                self.work.launches += 1;
+                self.work.native += 1;
+                return Ok(());
+            }
+        }
         let args: Vec<exec::Arg> = args
             .iter()
             .map(|a| match a {

@@ -1,4 +1,4 @@
-//! `lastbit bench`: how fast this machine computes what the audit needs.
+//! `lastbit bench gemm`: matrix products by themselves.
 
 use std::hint::black_box;
 use std::io::{self, Write};
@@ -16,22 +16,9 @@ use serde::Serialize;
 
 use crate::output::{Format, Outcome, progress, table};
 
-/// Options.
-#[derive(clap::Args)]
-pub struct Args {
-    #[command(subcommand)]
-    what: What,
-}
-
-#[derive(clap::Subcommand)]
-enum What {
-    /// Matrix products on one core, operands packed: a profile's tensor core, bit for bit, beside the batch-invariant f32 product
-    Gemm(GemmArgs),
-}
-
 /// Options of `bench gemm`.
 #[derive(clap::Args)]
-struct GemmArgs {
+pub struct Args {
     /// The GPU whose tensor core is computed
     #[arg(long, default_value = "sm_90")]
     profile: String,
@@ -72,7 +59,6 @@ const BEYOND_CACHE: [usize; 3] = [1, 16_384, 8_192];
 
 /// Runs the verb.
 pub fn run(args: Args) -> anyhow::Result<Outcome> {
-    let What::Gemm(args) = args.what;
     let profile = Profile::by_name(&args.profile).with_context(|| {
         let names: Vec<_> = Profile::all().iter().map(|p| p.name).collect();
         format!("no profile {}; there are {}", args.profile, names.join(", "))

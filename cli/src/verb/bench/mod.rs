@@ -1,0 +1,34 @@
+//! `lastbit bench`: how fast this machine computes what serving and auditing need.
+
+mod gemm;
+mod peer;
+mod steps;
+mod timed;
+
+use crate::output::Outcome;
+
+/// Options.
+#[derive(clap::Args)]
+pub struct Args {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(clap::Subcommand)]
+enum What {
+    /// Matrix products on one core, operands packed: a profile's tensor core, bit for bit, beside the batch-invariant f32 product
+    Gemm(gemm::Args),
+    /// Tokens a second of a prompt on the emulated device: native launches, and the same interpreted
+    Prefill(steps::PrefillArgs),
+    /// Tokens a second of decoding on the emulated device: native launches, and the same interpreted
+    Decode(steps::DecodeArgs),
+}
+
+/// Runs the verb.
+pub fn run(args: Args) -> anyhow::Result<Outcome> {
+    match args.what {
+        What::Gemm(args) => gemm::run(args),
+        What::Prefill(args) => steps::prefill(args),
+        What::Decode(args) => steps::decode(args),
+    }
+}

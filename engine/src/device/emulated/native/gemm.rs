@@ -1,0 +1,84 @@
+//! [`GemmSpec`]: the packed product of the profile's tensor core.
+
+use emulator::exec::WordsMut;
+use emulator::format::Elem;
+use emulator::gemm::{self, Rows};
+use emulator::mma::{Instruction, M16N8K16, Types};
+use emulator::profile::Profile;
+use emulator::scalar::lanes::bf16_rn;
+
+use super::{Call, Declined, Native, aligned, apart};
+use crate::device::Arg;
+use crate::kernels::{GemmOut, GemmSpec, PAD, Units};
+
+/// Elements that are packed before another thread would have woken.
+const WORTH_A_THREAD: usize = 1 << 15;
+
+/// One text of a matrix product.
+pub(super) struct Gemm {
+    spec: GemmSpec,
+    product: gemm::Gemm,
+}
+
+impl Gemm {
+    /// `None` where the profile's instruction has no packed product, and for chains of fused multiply-adds.
+    pub fn new(spec: &GemmSpec, profile: &Profile) -> Option<Self> {
+        if spec.units != Units::Special {
+            return None;
+        }
+        let instruction = Instruction::mma(M16N8K16, Types::new(Elem::Bf16, Elem::F32));
+        let product = gemm::Gemm::new(profile, &instruction).ok()?;
+        Some(Self { spec: spec.clone(), product })
+    }
+}
+
+impl Native for Gemm {
+    fn launch(&self, call: &mut Call<'_>) -> Result<(), Declined> {
+        let GemmSpec { n_pad, k_pad, out, .. } = self.spec;
+        let (x, w, y, rows, splits) = match (out, call.args) {
+            (GemmOut::Partial, &[Arg::Ptr(x), Arg::Ptr(w), Arg::Ptr(y), Arg::U32(rows), Arg::U32(splits)]) => {
+                (x, w, y, rows, splits)
+            }
+            (GemmOut::Bf16 | GemmOut::F32, &[Arg::Ptr(x), Arg::Ptr(w), Arg::Ptr(y), Arg::U32(rows)]) => {
+                (x, w, y, rows, 1)
+            }
+            _ => return Err(Declined),
+        };
+        call.runs_on(self.spec.grid(rows, splits))?;
+        // The kernel counts lines of `y` in 32 bits.
+        let lines = rows.checked_mul(splits).ok_or(Declined)?;
+        let size = if out == GemmOut::Bf16 { 2 } else { 4 };
+        let bytes = |rows: u32, columns: u32, size: u64| u64::from(rows) * u64::from(columns) * size;
+        let (x, w) = ((x, bytes(rows, k_pad, 2)), (w, bytes(n_pad, k_pad, 2)));
+        let y = (y, bytes(lines, n_pad, size));
+        aligned(&[x, w, y])?;
+        apart(y, &[x, w])?;
+
+        let (m, n, k) = (rows as usize, n_pad as usize, k_pad as usize);
+        let threads = call.options.threads;
+        let x = call.memory.words(x.0, x.1).ok_or(Declined)?.halves();
+        let packers = if m * k < WORTH_A_THREAD { 1 } else { threads };
+        let x = Rows::pack_on(packers, Elem::Bf16, m, k, &x).map_err(|_| Declined)?;
+        let w = call.packs.bf16(call.memory, w.0, n, k).ok_or(Declined)?;
+        let y = call.memory.words_mut(y.0, y.1).ok_or(Declined)?;
+        let blocks = k_pad / PAD;
+        let per = blocks.div_ceil(splits);
+        let edge = |slice: u32| (slice.saturating_mul(per).min(blocks) * PAD) as usize;
+        let slices: Vec<_> = (0..splits).map(|slice| edge(slice)..edge(slice + 1)).collect();
+        let product = self.product.threads(threads).level(call.options.simd);
+        let store = |at: gemm::At, values: &[u32]| {
+            let element = (at.range * m + at.row) * n + at.column;
+            if out == GemmOut::Bf16 { put_bf16(y, element, values) } else { y.put(element, values) }
+        };
+        product.ranges(&x, w, &slices, store).map_err(|_| Declined)
+    }
+}
+
+/// Stores values as bf16, nearest even, from element `at` on; both counts are even.
+fn put_bf16(to: WordsMut<'_>, at: usize, values: &[u32]) {
+    let mut words = [0; 8];
+    for (word, pair) in words.iter_mut().zip(values.as_chunks::<2>().0) {
+        *word = bf16_rn(pair[0]) | bf16_rn(pair[1]) << 16;
+    }
+    to.put(at / 2, &words[..values.len() / 2]);
+}

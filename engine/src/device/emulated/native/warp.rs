@@ -1,0 +1,85 @@
+//! What kernels do with f32, 32 values at a time: the emulator's warp functions, returning what they compute.
+
+use emulator::mufu::{self, MufuTables};
+use emulator::scalar::lanes;
+use emulator::simd::{Level, Warp};
+
+/// The scalar and the special function units.
+#[derive(Clone, Copy)]
+pub(super) struct Units {
+    level: Level,
+    tables: &'static MufuTables,
+}
+
+/// Threads of a warp.
+pub(super) const LANES: usize = 32;
+pub(super) const NOTHING: Warp = [0; LANES];
+
+impl Units {
+    pub fn new(level: Level) -> Self {
+        Self { level, tables: MufuTables::g80() }
+    }
+
+    /// `add.rn.f32`.
+    pub fn add(self, a: &Warp, b: &Warp) -> Warp {
+        result(|out| lanes::add_rn::<false>(self.level, a, b, out))
+    }
+
+    /// `sub.rn.f32`.
+    pub fn sub(self, a: &Warp, b: &Warp) -> Warp {
+        result(|out| lanes::sub_rn::<false>(self.level, a, b, out))
+    }
+
+    /// `mul.rn.f32`.
+    pub fn mul(self, a: &Warp, b: &Warp) -> Warp {
+        result(|out| lanes::mul_rn::<false>(self.level, a, b, out))
+    }
+
+    /// `fma.rn.f32`.
+    pub fn fma(self, a: &Warp, b: &Warp, c: &Warp) -> Warp {
+        result(|out| lanes::fma_rn::<false>(self.level, a, b, c, out))
+    }
+
+    /// `max.f32`.
+    pub fn max(self, a: &Warp, b: &Warp) -> Warp {
+        result(|out| lanes::max::<false>(self.level, a, b, out))
+    }
+
+    /// The largest of all, as `max.f32` has it: NaNs are passed over, and the order does not matter.
+    pub fn largest(self, mut values: Warp) -> u32 {
+        for distance in [16, 8, 4, 2, 1] {
+            let mut other = NOTHING;
+            for lane in 0..LANES {
+                other[lane] = values[lane ^ distance];
+            }
+            values = self.max(&values, &other);
+        }
+        values[0]
+    }
+
+    /// `ex2.approx.ftz.f32`.
+    pub fn ex2(self, a: &Warp) -> Warp {
+        result(|out| mufu::lanes::ex2(self.level, self.tables, a, out))
+    }
+
+    /// `rcp.approx.ftz.f32`.
+    pub fn rcp(self, a: &Warp) -> Warp {
+        result(|out| mufu::lanes::rcp(self.level, self.tables, a, out))
+    }
+
+    /// `cvt.rn.bf16x2.f32` of neighbours: 32 values to 16 words.
+    pub fn narrow(self, values: &Warp) -> [u32; LANES / 2] {
+        let (mut low, mut high) = (NOTHING, NOTHING);
+        for (i, pair) in values.as_chunks::<2>().0.iter().enumerate() {
+            (low[i], high[i]) = (pair[0], pair[1]);
+        }
+        let packed = result(|out| lanes::pack_bf16x2_rn(self.level, &high, &low, out));
+        std::array::from_fn(|i| packed[i])
+    }
+}
+
+fn result(compute: impl FnOnce(&mut Warp)) -> Warp {
+    let mut out = NOTHING;
+    compute(&mut out);
+    out
+}
