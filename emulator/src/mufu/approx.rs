@@ -65,6 +65,17 @@ pub enum Subnormals {
     Flushed,
 }
 
+impl Subnormals {
+    /// The name in listings.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Scaled => "scaled",
+            Self::Flushed => "flushed",
+        }
+    }
+}
+
 /// The switches of the approximate instructions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Switches {

@@ -16,7 +16,7 @@ pub struct ProfileDescription {
     pub architecture: &'static str,
     /// Matrix instructions, a row a rule.
     pub instructions: Vec<RowDescription>,
-    /// The switches that some row reads.
+    /// The switches that some row, or the special function unit, reads.
     pub switches: Vec<SwitchDescription>,
     /// What is refused because nobody has modelled it.
     pub unmodelled: Vec<UnmodelledDescription>,
@@ -64,7 +64,11 @@ impl Profile {
     /// The profile as data to print.
     #[must_use]
     pub fn description(&self) -> ProfileDescription {
-        let read: Vec<SwitchName> = self.mma.iter().flat_map(MmaRow::switches).collect();
+        let mut read: Vec<SwitchName> = self.mma.iter().flat_map(MmaRow::switches).collect();
+        // The special function unit: of whatever runs PTX.
+        if self.sm != 0 {
+            read.extend(SwitchName::APPROX);
+        }
         ProfileDescription {
             name: self.name,
             vendor: self.vendor.name(),

@@ -5,6 +5,8 @@
 
 use super::Confidence;
 use crate::mma::{ClampStep, Fp8Split, ZeroPolicy, ZeroSum};
+use crate::mufu::SineArgument;
+use crate::mufu::approx::{self, Subnormals};
 
 /// The sign of an f16 result when a negative sum underflows to zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -60,11 +62,16 @@ pub enum SwitchName {
     Fp8K16,
     Clamp,
     NanPayload,
+    SineArgument,
+    ApproxSubnormals,
 }
 
 impl SwitchName {
+    /// Those of the special function unit, which every generation that runs PTX has.
+    pub const APPROX: [Self; 2] = [Self::SineArgument, Self::ApproxSubnormals];
+
     /// Every switch.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 12] = [
         Self::ZeroPolicy,
         Self::F32Floor,
         Self::F16Floor,
@@ -75,6 +82,8 @@ impl SwitchName {
         Self::Fp8K16,
         Self::Clamp,
         Self::NanPayload,
+        Self::SineArgument,
+        Self::ApproxSubnormals,
     ];
 
     /// The name in listings.
@@ -91,6 +100,8 @@ impl SwitchName {
             Self::Fp8K16 => "fp8-k16-split",
             Self::Clamp => "satfinite-step",
             Self::NanPayload => "nan-payload",
+            Self::SineArgument => "sine-argument",
+            Self::ApproxSubnormals => "approx-subnormals",
         }
     }
 
@@ -112,6 +123,10 @@ impl SwitchName {
             Self::Fp8K16 => "which products each f16 step of an FP8 mma.sync m16n8k16 takes",
             Self::Clamp => "when .satfinite clamps an integer sum",
             Self::NanPayload => "what is claimed of a NaN result",
+            Self::SineArgument => "how sin.approx and cos.approx turn radians into revolutions",
+            Self::ApproxSubnormals => {
+                "what rcp, rsqrt, ex2 and lg2.approx without .ftz do with operands that the unit flushes"
+            }
         }
     }
 
@@ -129,6 +144,8 @@ impl SwitchName {
             Self::Fp8K16 => "halves: the first eight products, then the rest; refused: no such instruction",
             Self::Clamp => "products-N: after every N products",
             Self::NanPayload => "canonical: the canonical NaN, bit for bit",
+            Self::SineArgument => "fixed-point: in wide fixed point, as the G80 did",
+            Self::ApproxSubnormals => "flushed: as with .ftz",
         }
     }
 }
@@ -156,6 +173,10 @@ pub struct Switches {
     pub clamp: Switch<ClampStep>,
     /// What is claimed of NaN results of f64 and of AMD instructions.
     pub nan_payload: Switch<NanPayload>,
+    /// How sine and cosine reduce their argument.
+    pub sine_argument: Switch<SineArgument>,
+    /// The approximate instructions without `.ftz`.
+    pub approx_subnormals: Switch<Subnormals>,
 }
 
 /// A switch in words.
@@ -176,6 +197,12 @@ pub struct SwitchDescription {
 }
 
 impl Switches {
+    /// Those of the approximate instructions.
+    #[must_use]
+    pub const fn approx(&self) -> approx::Switches {
+        approx::Switches { sine_argument: self.sine_argument.value, subnormals: self.approx_subnormals.value }
+    }
+
     /// The floor of this name.
     ///
     /// # Panics
@@ -246,6 +273,14 @@ impl Switches {
                     NanPayload::Canonical => "canonical",
                 };
                 named(value, s.confidence, s.source)
+            }
+            SwitchName::SineArgument => {
+                let s = &self.sine_argument;
+                named(s.value.name(), s.confidence, s.source)
+            }
+            SwitchName::ApproxSubnormals => {
+                let s = &self.approx_subnormals;
+                named(s.value.name(), s.confidence, s.source)
             }
         };
         SwitchDescription {

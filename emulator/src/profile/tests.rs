@@ -163,7 +163,10 @@ fn descriptions_list_the_switches_that_rows_read() {
     assert_eq!(names("gfx908"), ["zero-sum-sign", "nan-payload"]);
     assert_eq!(names("gfx90a"), ["nan-payload"]);
     assert_eq!(names("gfx942"), ["zero-policy", "floor-f32", "nan-payload"]);
-    assert_eq!(names("sm_70"), ["zero-policy", "floor-f32", "floor-f16", "underflow-sign"]);
+    assert_eq!(
+        names("sm_70"),
+        ["zero-policy", "floor-f32", "floor-f16", "underflow-sign", "sine-argument", "approx-subnormals"]
+    );
     assert!(names("sm_90").contains(&"fp8-k16-split") && names("sm_90").contains(&"satfinite-step"));
     let sentinel = Profile::by_name("sm_90").unwrap().with_zero_policy(ZeroPolicy::SentinelMinus126).description();
     let policy = &sentinel.switches[0];

@@ -2,6 +2,8 @@
 
 use super::Switches;
 use crate::mma::{ClampStep, Fp8Split, ZeroPolicy, ZeroSum};
+use crate::mufu::SineArgument;
+use crate::mufu::approx::Subnormals;
 use crate::profile::Confidence::{self, Open};
 use crate::profile::{NanPayload, Switch, Underflow};
 
@@ -35,6 +37,12 @@ const fn nvidia(f32: Option<i32>, f16: i32, narrow: Option<i32>) -> Switches {
         ),
         clamp: Switch::new(ClampStep::Instruction, Open, "the PTX manual does not say; assumed"),
         nan_payload: Switch::new(NanPayload::Class, Open, "no published model of f64 payloads"),
+        sine_argument: Switch::new(SineArgument::DEFAULT, Open, SineArgument::DEFAULT.source()),
+        approx_subnormals: Switch::new(
+            Subnormals::Scaled,
+            Open,
+            "scaling seen in compiled code (gpu-arithmetic 5.5); docs/arithmetic.md states it by instruction",
+        ),
     }
 }
 
@@ -63,4 +71,6 @@ pub(super) const CDNA: Switches = Switches {
     fp8_k16: Switch::new(None, Confidence::Documented, UNUSED),
     clamp: Switch::new(ClampStep::Instruction, Open, UNUSED),
     nan_payload: Switch::new(NanPayload::Class, Open, "no published model of payloads"),
+    sine_argument: Switch::new(SineArgument::DEFAULT, Open, UNUSED),
+    approx_subnormals: Switch::new(Subnormals::Scaled, Open, UNUSED),
 };
