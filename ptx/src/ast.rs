@@ -107,7 +107,21 @@ pub enum Type {
     Bf16x2,
     Tf32,
     F32,
+    F32x2,
     F64,
+    /// 8-bit floats: elements of matrix instructions.
+    E4m3,
+    E5m2,
+    /// Pairs of narrow floats and of scales: results and operands of `cvt`.
+    E4m3x2,
+    E5m2x2,
+    E3m2x2,
+    E2m3x2,
+    E2m1x2,
+    Ue8m0x2,
+    /// 4-bit integers: elements of matrix instructions.
+    S4,
+    U4,
 }
 
 /// State spaces that loads and stores name.
@@ -140,6 +154,8 @@ pub enum Round {
     Rmi,
     /// To an integer, toward positive infinity.
     Rpi,
+    /// Stochastic: by random bits that the instruction is given.
+    Rs,
 }
 
 /// Special registers.
@@ -245,6 +261,14 @@ pub enum FloatOp {
     Max,
 }
 
+impl FloatOp {
+    /// Whether the result is one of the operands, which needs no rounding.
+    #[must_use]
+    pub const fn selects(self) -> bool {
+        matches!(self, FloatOp::Min | FloatOp::Max)
+    }
+}
+
 /// One-operand floating-point instructions that are exact or correctly rounded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
@@ -253,6 +277,15 @@ pub enum FloatUnary {
     Abs,
     Rcp,
     Sqrt,
+}
+
+/// Instructions on 16-bit operands with an f32 sum.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum MixedOp {
+    Add,
+    Sub,
+    Fma,
 }
 
 /// Special-function-unit instructions (`.approx`).
@@ -353,7 +386,7 @@ pub enum Op {
     Mad { wide: bool, ty: Type, d: Reg, a: Operand, b: Operand, c: Operand },
     /// `op.ty d, a;`
     IntUnary { op: IntUnary, ty: Type, d: Reg, a: Operand },
-    /// `op[.rnd][.ftz][.sat].ty d, a, b;` (`nan`: the `.NaN` form of min/max.)
+    /// `op[.rnd][.ftz][.sat].ty d, a, b;` (`nan`: the `.NaN` form of min/max; `xorsign`: their `.xorsign.abs` form.)
     Float {
         op: FloatOp,
         ty: Type,
@@ -361,12 +394,25 @@ pub enum Op {
         ftz: bool,
         sat: bool,
         nan: bool,
+        xorsign: bool,
         d: Reg,
         a: Operand,
         b: Operand,
     },
-    /// `fma.rnd[.ftz][.sat].ty d, a, b, c;`
-    Fma { ty: Type, round: Option<Round>, ftz: bool, sat: bool, d: Reg, a: Operand, b: Operand, c: Operand },
+    /// `fma.rnd[.ftz][.sat][.relu].ty d, a, b, c;`
+    Fma { ty: Type, round: Option<Round>, ftz: bool, sat: bool, relu: bool, d: Reg, a: Operand, b: Operand, c: Operand },
+    /// `{add,sub}[.rnd][.sat].f32.from d, a, c;` or, with `b`, `fma.rnd[.sat].f32.from d, a, b, c;` — `a` and `b` of 16 bits, an f32
+    /// result.
+    Mixed {
+        op: MixedOp,
+        from: Type,
+        round: Option<Round>,
+        sat: bool,
+        d: Reg,
+        a: Operand,
+        b: Option<Operand>,
+        c: Operand,
+    },
     /// `op[.rnd][.ftz].ty d, a;`
     FloatUnary { op: FloatUnary, ty: Type, round: Option<Round>, ftz: bool, d: Reg, a: Operand },
     /// `f.approx[.ftz].ty d, a;`
@@ -375,10 +421,29 @@ pub enum Op {
     Setp { cmp: Cmp, ty: Type, ftz: bool, d: Reg, a: Operand, b: Operand },
     /// `selp.ty d, a, b, p;` — `a` where `p`, else `b`.
     Selp { ty: Type, d: Reg, a: Operand, b: Operand, p: Reg },
-    /// `cvt[.rnd][.ftz][.sat].to.from d, a;`
-    Cvt { round: Option<Round>, ftz: bool, sat: bool, to: Type, from: Type, d: Reg, a: Operand },
-    /// `cvt.rn.{f16x2,bf16x2}.f32 d, hi, lo;`
-    CvtPack { round: Round, to: Type, d: Reg, hi: Operand, lo: Operand },
+    /// `cvt[.rnd][.ftz][.sat][.satfinite][.relu].to.from d, a;`
+    Cvt {
+        round: Option<Round>,
+        ftz: bool,
+        sat: bool,
+        satfinite: bool,
+        relu: bool,
+        to: Type,
+        from: Type,
+        d: Reg,
+        a: Operand,
+    },
+    /// `cvt.rnd[.satfinite][.relu].to.f32 d, hi, lo[, random];` — `to` is a pair; `random` with `.rs` alone.
+    CvtPack {
+        round: Round,
+        satfinite: bool,
+        relu: bool,
+        to: Type,
+        d: Reg,
+        hi: Operand,
+        lo: Operand,
+        random: Option<Operand>,
+    },
     /// `cvta.to.space.u64 d, a;`
     Cvta { space: Space, d: Reg, a: Operand },
     /// `prmt.b32 d, a, b, sel;`

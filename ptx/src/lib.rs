@@ -9,8 +9,9 @@
 //! - [`validate()`] says what is a module of the subset at all;
 //! - [`lint()`] says whether its bits can be relied on: roundings, special functions, divergence.
 //!
-//! No I/O, no clock, no panic on any text. The subset is PTX ISA 7.0 for `sm_80` and later; what is
-//! outside it is refused, never skipped.
+//! No I/O, no clock, no panic on any text. The subset is PTX ISA 7.0 for `sm_80` and later, and of
+//! younger versions the arithmetic of narrow types: 16-bit floats and pairs, conversions down to four bits, matrix
+//! operands of 8 and 4 bits ([`least_header`] says which header they need). What is outside it is refused, never skipped.
 //!
 //! # Examples
 //!
@@ -61,7 +62,7 @@ pub use names::is_identifier;
 pub use parse::{Limits, MAX_NAME, ParseError, ParseErrorKind, parse, parse_with};
 pub use print::{print, print_inst};
 pub use validate::{
-    Defect, MAX_BLOCK_THREADS, MAX_PARAM_BYTES, MAX_SHARED_BYTES, MmaForm, ValidateError, param_offsets,
+    Defect, MAX_BLOCK_THREADS, MAX_PARAM_BYTES, MAX_SHARED_BYTES, MmaForm, ValidateError, least_header, param_offsets,
     shared_offsets, validate, validate_kernel,
 };
 pub use visit::Access;

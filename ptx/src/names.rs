@@ -3,8 +3,8 @@
 use std::fmt;
 
 use crate::ast::{
-    Approx, AtomOp, Cmp, FloatOp, FloatUnary, IntOp, IntUnary, MmaShape, Op, Round, ShflMode, Space, Special, Type,
-    VoteMode,
+    Approx, AtomOp, Cmp, FloatOp, FloatUnary, IntOp, IntUnary, MixedOp, MmaShape, Op, Round, ShflMode, Space, Special,
+    Type, VoteMode,
 };
 
 macro_rules! names {
@@ -59,7 +59,18 @@ names!(Type {
     Bf16x2 = "bf16x2",
     Tf32 = "tf32",
     F32 = "f32",
+    F32x2 = "f32x2",
     F64 = "f64",
+    E4m3 = "e4m3",
+    E5m2 = "e5m2",
+    E4m3x2 = "e4m3x2",
+    E5m2x2 = "e5m2x2",
+    E3m2x2 = "e3m2x2",
+    E2m3x2 = "e2m3x2",
+    E2m1x2 = "e2m1x2",
+    Ue8m0x2 = "ue8m0x2",
+    S4 = "s4",
+    U4 = "u4",
 });
 
 names!(Space {
@@ -78,6 +89,7 @@ names!(Round {
     Rzi = "rzi",
     Rmi = "rmi",
     Rpi = "rpi",
+    Rs = "rs",
 });
 
 names!(Special {
@@ -137,6 +149,12 @@ names!(FloatUnary {
     Abs = "abs",
     Rcp = "rcp",
     Sqrt = "sqrt",
+});
+
+names!(MixedOp {
+    Add = "add",
+    Sub = "sub",
+    Fma = "fma",
 });
 
 names!(Approx {
@@ -226,6 +244,7 @@ impl Op {
             Op::IntUnary { op, .. } => op.name(),
             Op::Float { op, .. } => op.name(),
             Op::Fma { .. } => "fma",
+            Op::Mixed { op, .. } => op.name(),
             Op::FloatUnary { op, .. } => op.name(),
             Op::Approx { f, .. } => f.name(),
             Op::Setp { .. } => "setp",

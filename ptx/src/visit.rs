@@ -77,16 +77,23 @@ macro_rules! walk {
                 o!(b);
                 o!(c);
             }
+            Op::Mixed { d, a, b, c, .. } => {
+                w!(d);
+                o!(a);
+                b.$iter().for_each(|x| o!(x));
+                o!(c);
+            }
             Op::Selp { d, a, b, p, .. } => {
                 w!(d);
                 o!(a);
                 o!(b);
                 r!(p);
             }
-            Op::CvtPack { d, hi, lo, .. } => {
+            Op::CvtPack { d, hi, lo, random, .. } => {
                 w!(d);
                 o!(hi);
                 o!(lo);
+                random.$iter().for_each(|x| o!(x));
             }
             Op::Prmt { d, a, b, sel } => {
                 w!(d);

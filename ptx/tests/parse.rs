@@ -203,8 +203,15 @@ fn structural_errors_point_at_the_instruction() {
     bad("add.rn.NaN.f32 %f0, %f1, %f2;", "cannot have .NaN");
     bad("cvt.f32.s32 %f0, %r1;", "no rounding");
     bad("cvt.rn.f32.f16 %f0, %rs1;", "exact");
-    bad("cvt.rn.tf32.f32 %r0, %f1;", "needed: .rna");
-    bad("cvt.f32.bf16 %f0, %rs1;", "no cvt.f32.bf16");
+    bad("cvt.rm.tf32.f32 %r0, %f1;", "needed: .rna");
+    bad("cvt.rn.tf32.f32 %r0, %f1;", "needs .version 7.8 and .target sm_90");
+    bad("cvt.f32.bf16 %f0, %rs1;", "needs .version 7.8 and .target sm_90");
+    bad("cvt.f16.bf16 %rs0, %rs1;", "no cvt.f16.bf16");
+    bad("cvt.rn.e4m3x2.f32 %rs0, %f0, %f1;", "needed: .rn.satfinite");
+    bad("cvt.rz.relu.satfinite.ue8m0x2.f32 %rs0, %f0, %f1;", "cannot have .relu");
+    bad("fma.rn.sat.relu.f16 %rs0, %rs1, %rs2, %rs3;", "cannot have .relu");
+    bad("add.rz.f16x2 %r0, %r1, %r2;", "rz rounding; needed: .rn");
+    bad("add.rn.sat.bf16 %rs0, %rs1, %rs2;", "cannot have .sat");
     bad("setp.lt.b32 %p0, %r0, %r1;", "does not compare .b32");
     bad("setp.ltu.u32 %p0, %r0, %r1;", "does not compare .u32");
     bad("mul.wide.u64 %rd0, %rd1, 3;", "no .u64 form");

@@ -38,7 +38,7 @@ fn choice() -> impl Strategy<Value = Choice> {
     (
         any::<prop::sample::Index>(),
         prop::option::of((0..PER_TYPE, any::<bool>())),
-        vec(0..12 * PER_TYPE, 12),
+        vec(0..13 * PER_TYPE, 12),
         immediate(),
         prop_oneof![Just(0_i64), -20_i64..2000, any::<i32>().prop_map(i64::from)],
         prop::bool::weighted(0.2),
@@ -148,14 +148,11 @@ fn build(name: String, choices: Vec<Choice>, max_ntid: Option<[u32; 3]>) -> Kern
 fn module() -> impl Strategy<Value = Module> {
     let block = prop::option::of((1_u32..33, 1_u32..5, 1_u32..3).prop_map(|(x, y, z)| [x, y, z]));
     let kernel = (vec(choice(), 0..40), block);
-    (vec(kernel, 0..3), 0_u32..3, 0_u32..30).prop_map(|(kernels, minor, target)| Module {
-        version: (7, minor),
-        target: 80 + target,
-        kernels: kernels
-            .into_iter()
-            .enumerate()
-            .map(|(i, (choices, block))| build(format!("kernel_{i}"), choices, block))
-            .collect(),
+    (vec(kernel, 0..3), 0_u32..3, 0_u32..30).prop_map(|(kernels, minor, target)| {
+        let build = |(i, (choices, block))| build(format!("kernel_{i}"), choices, block);
+        let kernels: Vec<Kernel> = kernels.into_iter().enumerate().map(build).collect();
+        let (version, least) = ptx::least_header(&kernels);
+        Module { version: version.max((7, minor)), target: least.max(80 + target), kernels }
     })
 }
 
@@ -313,6 +310,7 @@ fn every_form_survives_text() {
     let mut kernel = bench();
     kernel.body = FORMS.iter().cloned().map(inst).collect();
     kernel.body.push(Stmt::Label(Label(0)));
-    let module = Module::new(vec![kernel]);
+    let mut module = Module::new(vec![kernel]);
+    (module.version, module.target) = ptx::least_header(&module.kernels);
     assert_eq!(ptx::parse(&ptx::print(&module)).as_ref(), Ok(&module));
 }

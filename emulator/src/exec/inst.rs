@@ -3,11 +3,11 @@
 //! Every source is a slot, immediates and special registers included: they live in slots of their own that are filled
 //! once per block. An instruction is a few bytes; whatever is long (fragment lists) is in a table of the program.
 
-use ptx::ast::{AtomOp, Cmp, FloatOp, FloatUnary, IntOp, IntUnary, ShflMode, VoteMode};
+use ptx::ast::{AtomOp, Cmp, FloatOp, FloatUnary, IntOp, IntUnary, MixedOp, ShflMode, VoteMode};
 
 use crate::mma::{Shape, Types};
 use crate::mufu::Function;
-use crate::scalar::{Compare, Int, Mods};
+use crate::scalar::{Compare, Int, Mods, Narrow, ScaleRounding};
 
 /// Index into one of the register files.
 pub(super) type Slot = u16;
@@ -95,6 +95,34 @@ pub(super) struct FloatMods {
     pub mods: Mods,
     /// The `.NaN` form of min and max.
     pub nan: bool,
+    /// Their `.xorsign.abs` form.
+    pub xorsign: bool,
+}
+
+/// What follows the rounding of a conversion.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Finish {
+    pub satfinite: bool,
+    pub relu: bool,
+}
+
+/// Floats of 16 bits, and pairs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Spread {
+    F16,
+    Bf16,
+    F16x2,
+    Bf16x2,
+    F32x2,
+}
+
+/// Pairs that `cvt` makes and reads; of scales with the rounding to them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Pair {
+    F16,
+    Bf16,
+    Narrow(Narrow),
+    Scale(ScaleRounding),
 }
 
 /// A conversion with a float on at least one side.
@@ -107,6 +135,7 @@ pub(super) enum Cvt {
     /// `.sat` or `.ftz` alone.
     F32ToF32,
     F16ToF32,
+    Bf16ToF32,
     F16ToF64,
     F32ToF64,
     F32ToF16,
@@ -115,9 +144,11 @@ pub(super) enum Cvt {
     F32ToBf16,
     F32ToTf32,
     F16ToInt(Int),
+    Bf16ToInt(Int),
     F32ToInt(Int),
     F64ToInt(Int),
     IntToF16(Int),
+    IntToBf16(Int),
     IntToF32(Int),
     IntToF64(Int),
 }
@@ -436,17 +467,84 @@ pub(super) enum Inst {
         hi: Slot,
         lo: Slot,
     },
-    Pack16Slow {
-        bf16: bool,
-        mods: Mods,
-        d: Slot,
-        hi: Slot,
-        lo: Slot,
-    },
     CvtFloat {
         cvt: Cvt,
         mods: Mods,
+        finish: Finish,
         d: Any,
+        a: Any,
+    },
+
+    /// Arithmetic on 16-bit floats and pairs.
+    Spread {
+        op: FloatOp,
+        of: Spread,
+        mods: FloatMods,
+        d: Any,
+        a: Any,
+        b: Any,
+    },
+    SpreadFma {
+        of: Spread,
+        mods: Mods,
+        relu: bool,
+        d: Any,
+        a: Any,
+        b: Any,
+        c: Any,
+    },
+    /// `neg`, `abs`.
+    SpreadUnary {
+        op: FloatUnary,
+        of: Spread,
+        ftz: bool,
+        d: Any,
+        a: Any,
+    },
+    SetpHalf {
+        bf16: bool,
+        cmp: Compare,
+        ftz: bool,
+        d: Slot,
+        a: Slot,
+        b: Slot,
+    },
+    /// 16-bit operands, an f32 sum.
+    Mixed {
+        op: MixedOp,
+        bf16: bool,
+        mods: Mods,
+        d: Slot,
+        a: Slot,
+        b: Slot,
+        c: Slot,
+    },
+    /// Two f32 to a pair.
+    CvtPair {
+        to: Pair,
+        mods: Mods,
+        finish: Finish,
+        d: Any,
+        hi: Slot,
+        lo: Slot,
+    },
+    /// A pair to a pair.
+    CvtOfPair {
+        to: Pair,
+        from: Pair,
+        finish: Finish,
+        d: Any,
+        a: Any,
+    },
+    /// Two or four bytes to a register, the first lowest.
+    Pack8 {
+        d: Any,
+        count: u8,
+        a: [Slot; 4],
+    },
+    Unpack8 {
+        d: [Slot; 4],
+        count: u8,
         a: Any,
     },
     /// `.approx[.ftz]`.

@@ -10,6 +10,7 @@ use super::inst::{Any, Decoded, Inst, Mma, Slot, TRUE};
 use super::slots;
 use super::types::Width;
 use crate::mma::WarpMma;
+use crate::mufu::approx::Switches;
 use crate::profile::Profile;
 use crate::simd::Level;
 
@@ -149,6 +150,11 @@ impl Program {
     #[must_use]
     pub fn name(&self) -> &str {
         &self.kernel.name
+    }
+
+    /// The switches of its approximate instructions.
+    pub(super) fn approx(&self) -> Switches {
+        self.profile.switches.approx()
     }
 
     /// The profile whose arithmetic it uses.

@@ -18,9 +18,14 @@ pub fn compile(kernel: Kernel) -> Program {
 
 /// Compiles the text of one kernel, header left out.
 pub fn compile_text(text: &str) -> Program {
-    let text = format!(".version 7.0\n.target sm_80\n.address_size 64\n{text}");
+    compile_for(".version 7.0\n.target sm_80", hopper(), text)
+}
+
+/// The same with a header, for a profile.
+pub fn compile_for(header: &str, profile: &Profile, text: &str) -> Program {
+    let text = format!("{header}\n.address_size 64\n{text}");
     let module = ptx::parse(&text).unwrap_or_else(|e| panic!("{e}\n{text}"));
-    Program::compile(&module, &module.kernels[0].name, hopper()).unwrap_or_else(|e| panic!("{e}\n{text}"))
+    Program::compile(&module, &module.kernels[0].name, profile).unwrap_or_else(|e| panic!("{e}\n{text}"))
 }
 
 /// Global memory with buffers of words.

@@ -10,5 +10,6 @@ mod integer;
 #[path = "../../benches/kernels/mod.rs"]
 mod kernels;
 mod memory;
+mod narrow;
 mod warp;
 mod whole;

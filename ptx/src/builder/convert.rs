@@ -1,7 +1,7 @@
 //! Conversions, packing, and the bf16 idioms built from them.
 
 use super::{F32, KernelBuilder, R16, R32, R64, Register, Source};
-use crate::ast::{Op, Round, Type};
+use crate::ast::{Op, Operand, Round, Type};
 
 macro_rules! convert {
     ($($name:ident: $round:expr, $to:ident $from:ident, $a:ty => $d:ty, $text:literal;)+) => {
@@ -14,6 +14,8 @@ macro_rules! convert {
                         round: $round,
                         ftz: false,
                         sat: false,
+                        satfinite: false,
+                        relu: false,
                         to: Type::$to,
                         from: Type::$from,
                         d: d.reg(),
@@ -49,15 +51,18 @@ convert! {
 impl KernelBuilder {
     /// `cvt.rn.bf16x2.f32`: two f32 rounded to a pair of bf16; `lo` lands in the low half.
     pub fn cvt_rn_bf16x2_f32(&mut self, hi: impl Source<F32>, lo: impl Source<F32>) -> R32 {
-        let d: R32 = self.fresh();
-        self.emit(Op::CvtPack { round: Round::Rn, to: Type::Bf16x2, d: d.reg(), hi: hi.operand(), lo: lo.operand() });
-        d
+        self.cvt_pack(Type::Bf16x2, hi.operand(), lo.operand())
     }
 
     /// `cvt.rn.f16x2.f32`: two f32 rounded to a pair of f16; `lo` lands in the low half.
     pub fn cvt_rn_f16x2_f32(&mut self, hi: impl Source<F32>, lo: impl Source<F32>) -> R32 {
+        self.cvt_pack(Type::F16x2, hi.operand(), lo.operand())
+    }
+
+    fn cvt_pack(&mut self, to: Type, hi: Operand, lo: Operand) -> R32 {
         let d: R32 = self.fresh();
-        self.emit(Op::CvtPack { round: Round::Rn, to: Type::F16x2, d: d.reg(), hi: hi.operand(), lo: lo.operand() });
+        let (round, satfinite, relu, random) = (Round::Rn, false, false, None);
+        self.emit(Op::CvtPack { round, satfinite, relu, to, d: d.reg(), hi, lo, random });
         d
     }
 

@@ -33,6 +33,11 @@ pub(super) fn check(options: &LintOptions, report: &mut Report<'_>) {
                 Some(index),
                 format!("`{opcode}.{ty}` without a rounding may be fused with a neighbour: write {opcode}.rn.{ty}"),
             ),
+            Op::Mixed { round: None, from, .. } => report.add(
+                Rule::Rounding,
+                Some(index),
+                format!("`{opcode}.f32.{from}` without a rounding may be fused with a neighbour: write {opcode}.rn.f32.{from}"),
+            ),
             Op::Approx { f, ftz, .. }
                 if !options.allow_any_approx && !APPROX_ALLOWED.iter().any(|a| a.f == *f && a.ftz == *ftz) =>
             {

@@ -4,7 +4,7 @@ use super::kernel::Scope;
 use super::lexer::TokenKind;
 use super::mods::Mods;
 use super::{Parser, Result};
-use crate::ast::{Approx, Cmp, FloatOp, FloatUnary, IntOp, IntUnary, Op, Operand, Reg, Type};
+use crate::ast::{Approx, Cmp, FloatOp, FloatUnary, IntOp, IntUnary, MixedOp, Op, Operand, Reg, Round, Type};
 
 impl<'t> Parser<'t> {
     /// `d, a`
@@ -66,21 +66,37 @@ impl<'t> Parser<'t> {
         };
         let round = m.round();
         let (ftz, sat, nan) = (m.eat("ftz"), m.eat("sat"), m.eat("NaN"));
+        let xorsign = m.eat("xorsign");
+        if xorsign {
+            m.need("abs", "`.xorsign.abs`")?;
+        }
         let ty = m.ty()?;
+        if let (Some(mixed), false, false, false) = (MixedOp::from_name(m.opcode.text), ftz, nan, xorsign)
+            && let Some(from) = m.mixed(ty)
+        {
+            m.end()?;
+            let (d, a) = self.two(scope)?;
+            let c = self.next_operand(scope)?;
+            return Ok(Op::Mixed { op: mixed, from, round, sat, d, a, b: None, c });
+        }
         m.end()?;
         let (d, a) = self.two(scope)?;
         let b = self.next_operand(scope)?;
-        Ok(Op::Float { op, ty, round, ftz, sat, nan, d, a, b })
+        Ok(Op::Float { op, ty, round, ftz, sat, nan, xorsign, d, a, b })
     }
 
     pub(super) fn fma(&mut self, m: &mut Mods<'t>, scope: &Scope<'_>) -> Result<Op> {
         let round = m.round();
-        let (ftz, sat) = (m.eat("ftz"), m.eat("sat"));
+        let (ftz, sat, relu) = (m.eat("ftz"), m.eat("sat"), m.eat("relu"));
         let ty = m.ty()?;
+        let mixed = if ftz || relu { None } else { m.mixed(ty) };
         m.end()?;
         let (d, a) = self.two(scope)?;
         let (b, c) = (self.next_operand(scope)?, self.next_operand(scope)?);
-        Ok(Op::Fma { ty, round, ftz, sat, d, a, b, c })
+        if let Some(from) = mixed {
+            return Ok(Op::Mixed { op: MixedOp::Fma, from, round, sat, d, a, b: Some(b), c });
+        }
+        Ok(Op::Fma { ty, round, ftz, sat, relu, d, a, b, c })
     }
 
     pub(super) fn float_unary(&mut self, m: &mut Mods<'t>, scope: &Scope<'_>) -> Result<Op> {
@@ -135,18 +151,24 @@ impl<'t> Parser<'t> {
     pub(super) fn cvt(&mut self, m: &mut Mods<'t>, scope: &Scope<'_>) -> Result<Op> {
         let round = m.round();
         let (ftz, sat) = (m.eat("ftz"), m.eat("sat"));
+        // The manual writes the two in either order; printed is this one.
+        let early = m.eat("relu");
+        let satfinite = m.eat("satfinite");
+        let relu = early || m.eat("relu");
         let to = m.ty()?;
-        if let (Some(round), Type::F16x2 | Type::Bf16x2, false, false) = (round, to, ftz, sat) {
-            m.need("f32", "`.f32`: pairs are packed from two f32")?;
+        let pair = to.is_narrow_pair() || matches!(to, Type::F16x2 | Type::Bf16x2);
+        if let (Some(round), true, false, false) = (round, pair && m.next_is("f32"), ftz, sat) {
+            m.need("f32", "`.f32`")?;
             m.end()?;
             let (d, hi) = self.two(scope)?;
             let lo = self.next_operand(scope)?;
-            return Ok(Op::CvtPack { round, to, d, hi, lo });
+            let random = if round == Round::Rs { Some(self.next_operand(scope)?) } else { None };
+            return Ok(Op::CvtPack { round, satfinite, relu, to, d, hi, lo, random });
         }
         let from = m.ty()?;
         m.end()?;
         let (d, a) = self.two(scope)?;
-        Ok(Op::Cvt { round, ftz, sat, to, from, d, a })
+        Ok(Op::Cvt { round, ftz, sat, satfinite, relu, to, from, d, a })
     }
 
     pub(super) fn prmt(&mut self, m: &mut Mods<'t>, scope: &Scope<'_>) -> Result<Op> {

@@ -195,6 +195,11 @@ impl<'t> Parser<'t> {
             let kernel = self.kernel(name)?;
             module.kernels.push(kernel);
         }
+        if let Some(error) = crate::validate::module_defects(&module).into_iter().next() {
+            let Pos { line, column } = error.pos;
+            let token = error.defect.opcode().unwrap_or_default().to_owned();
+            return Err(ParseError { line, column, token, kind: ParseErrorKind::Invalid(Box::new(error.defect)) });
+        }
         Ok(module)
     }
 

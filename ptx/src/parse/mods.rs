@@ -81,10 +81,13 @@ impl<'t> Mods<'t> {
 
     /// Whether the last modifier is a float type, which tells `add.f32` from `add.u32`.
     pub(super) fn ends_in_float(&self) -> bool {
-        matches!(
-            self.mods.last().and_then(|t| Type::from_name(&t.text[1..])),
-            Some(Type::F16 | Type::F16x2 | Type::Bf16 | Type::Bf16x2 | Type::Tf32 | Type::F32 | Type::F64)
-        )
+        self.mods.last().and_then(|t| Type::from_name(&t.text[1..])).is_some_and(Type::is_float)
+    }
+
+    /// The operand type of an instruction that mixes an f32 result with 16-bit operands, if this is one.
+    pub(super) fn mixed(&mut self, result: Type) -> Option<Type> {
+        let halves = |name: &str| Type::from_name(name).filter(|ty| matches!(ty, Type::F16 | Type::Bf16));
+        if result == Type::F32 { self.optional(halves) } else { None }
     }
 
     /// Nothing may be left.

@@ -80,21 +80,29 @@ impl Printer<'_, '_, '_> {
                 write!(self.f, ".{ty}")?;
                 self.args(&[Arg::Reg(*d), o(*a)])
             }
-            Op::Float { op: _, ty, round, ftz, sat, nan, d, a, b } => {
+            Op::Float { op: _, ty, round, ftz, sat, nan, xorsign, d, a, b } => {
                 write!(
                     self.f,
-                    "{}{}{}{}.{ty}",
+                    "{}{}{}{}{}.{ty}",
                     Rounding(*round),
                     flag(*ftz, ".ftz"),
                     flag(*sat, ".sat"),
                     flag(*nan, ".NaN"),
+                    flag(*xorsign, ".xorsign.abs"),
                 )?;
                 self.args(&[Arg::Reg(*d), o(*a), o(*b)])
             }
-            Op::Fma { ty, round, ftz, sat, d, a, b, c } => {
-                let (ftz, sat) = (flag(*ftz, ".ftz"), flag(*sat, ".sat"));
-                write!(self.f, "{}{ftz}{sat}.{ty}", Rounding(*round))?;
+            Op::Fma { ty, round, ftz, sat, relu, d, a, b, c } => {
+                let (ftz, sat, relu) = (flag(*ftz, ".ftz"), flag(*sat, ".sat"), flag(*relu, ".relu"));
+                write!(self.f, "{}{ftz}{sat}{relu}.{ty}", Rounding(*round))?;
                 self.args(&[Arg::Reg(*d), o(*a), o(*b), o(*c)])
+            }
+            Op::Mixed { op: _, from, round, sat, d, a, b, c } => {
+                write!(self.f, "{}{}.f32.{from}", Rounding(*round), flag(*sat, ".sat"))?;
+                match b {
+                    Some(b) => self.args(&[Arg::Reg(*d), o(*a), o(*b), o(*c)]),
+                    None => self.args(&[Arg::Reg(*d), o(*a), o(*c)]),
+                }
             }
             Op::FloatUnary { op: _, ty, round, ftz, d, a } => {
                 write!(self.f, "{}{}.{ty}", Rounding(*round), flag(*ftz, ".ftz"))?;
@@ -112,14 +120,19 @@ impl Printer<'_, '_, '_> {
                 write!(self.f, ".{ty}")?;
                 self.args(&[Arg::Reg(*d), o(*a), o(*b), Arg::Reg(*p)])
             }
-            Op::Cvt { round, ftz, sat, to, from, d, a } => {
+            Op::Cvt { round, ftz, sat, satfinite, relu, to, from, d, a } => {
                 let (ftz, sat) = (flag(*ftz, ".ftz"), flag(*sat, ".sat"));
-                write!(self.f, "{}{ftz}{sat}.{to}.{from}", Rounding(*round))?;
+                let (satfinite, relu) = (flag(*satfinite, ".satfinite"), flag(*relu, ".relu"));
+                write!(self.f, "{}{ftz}{sat}{satfinite}{relu}.{to}.{from}", Rounding(*round))?;
                 self.args(&[Arg::Reg(*d), o(*a)])
             }
-            Op::CvtPack { round, to, d, hi, lo } => {
-                write!(self.f, ".{round}.{to}.f32")?;
-                self.args(&[Arg::Reg(*d), o(*hi), o(*lo)])
+            Op::CvtPack { round, satfinite, relu, to, d, hi, lo, random } => {
+                let (satfinite, relu) = (flag(*satfinite, ".satfinite"), flag(*relu, ".relu"));
+                write!(self.f, ".{round}{satfinite}{relu}.{to}.f32")?;
+                match random {
+                    Some(random) => self.args(&[Arg::Reg(*d), o(*hi), o(*lo), o(*random)]),
+                    None => self.args(&[Arg::Reg(*d), o(*hi), o(*lo)]),
+                }
             }
             _ => self.warp_or_control(op),
         }
@@ -211,6 +224,7 @@ impl Printer<'_, '_, '_> {
             | Op::IntUnary { .. }
             | Op::Float { .. }
             | Op::Fma { .. }
+            | Op::Mixed { .. }
             | Op::FloatUnary { .. }
             | Op::Approx { .. }
             | Op::Setp { .. }

@@ -46,6 +46,9 @@ pub enum Defect {
     /// The header's target lacks the instructions of the subset.
     #[error("target sm_{target} is outside sm_80 ... sm_199")]
     Target { target: u32 },
+    /// An instruction younger than the header.
+    #[error("this `{opcode}` needs .version {major}.{minor} and .target sm_{target} or later")]
+    Header { opcode: &'static str, major: u32, minor: u32, target: u32 },
     /// Not an identifier, too long, or the name of a special register.
     #[error("`{name}` cannot be a name")]
     Name { name: String },
@@ -94,6 +97,9 @@ pub enum Defect {
     /// The instruction does not exist with this modifier.
     #[error("`{opcode}` cannot have {modifier} here")]
     Modifier { opcode: &'static str, modifier: &'static str },
+    /// Operands that this form has too few or too many of.
+    #[error("`{opcode}` has another number of operands")]
+    Operands { opcode: &'static str },
     /// No conversion between these types in the subset.
     #[error("there is no cvt.{to}.{from} in the subset")]
     Conversion { to: Type, from: Type },
@@ -139,4 +145,14 @@ pub enum Defect {
     /// `cas` takes two values, every other atomic one.
     #[error("atom.cas takes two values, other atomics one")]
     AtomOperands,
+}
+
+impl Defect {
+    /// The opcode of an instruction that the header is too old for.
+    pub(crate) fn opcode(&self) -> Option<&'static str> {
+        match self {
+            Defect::Header { opcode, .. } => opcode.split('.').next(),
+            _ => None,
+        }
+    }
 }

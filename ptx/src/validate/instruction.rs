@@ -3,7 +3,7 @@
 use super::operand::Check;
 use super::{Defect, MmaForm, convert, memory};
 use crate::ast::{
-    Approx, Cmp, FloatOp, FloatUnary, Inst, IntOp, IntUnary, Kernel, Op, Operand, Reg, Round, Type, VoteMode,
+    Approx, Cmp, FloatOp, FloatUnary, Inst, IntOp, IntUnary, Kernel, MixedOp, Op, Operand, Reg, Round, Type, VoteMode,
 };
 
 /// Integers of 16, 32 and 64 bits.
@@ -17,6 +17,24 @@ fn bits(ty: Type) -> bool {
 
 fn real(ty: Type) -> bool {
     matches!(ty, Type::F32 | Type::F64)
+}
+
+/// f16, alone or in pairs: the halves that flush and saturate.
+fn f16(ty: Type) -> bool {
+    matches!(ty, Type::F16 | Type::F16x2)
+}
+
+/// Types that flush.
+fn flushes(ty: Type) -> bool {
+    f16(ty) || matches!(ty, Type::F32 | Type::F32x2)
+}
+
+/// `.rn`, `.rz`, `.rm`, `.rp` of f32 and f64, `.rn` of 16-bit floats, or none where that is allowed.
+fn arithmetic(opcode: &'static str, ty: Type, round: Option<Round>, optional: bool) -> Result<(), Defect> {
+    if ty.is_half() && !matches!(round, Some(Round::Rn)) && !(optional && round.is_none()) {
+        return Err(Defect::Rounding { opcode, round, allowed: ".rn" });
+    }
+    ieee(opcode, round, optional)
 }
 
 fn require(fits: bool, opcode: &'static str, ty: Type, allowed: &'static str) -> Result<(), Defect> {
@@ -80,34 +98,52 @@ pub(super) fn check(kernel: &Kernel, inst: &Inst) -> Result<(), Defect> {
             k.source("c", *c, result)
         }
         Op::IntUnary { op, ty, d, a } => int_unary(k, *op, *ty, *d, *a),
-        Op::Float { op, ty, round, ftz, sat, nan, d, a, b } => {
-            require(real(*ty), opcode, *ty, ".f32 or .f64")?;
+        Op::Float { op, ty, round, ftz, sat, nan, xorsign, d, a, b } => {
+            let (selects, narrow) = (op.selects(), ty.is_half());
+            let saturates = matches!(op, FloatOp::Add | FloatOp::Sub | FloatOp::Mul);
+            let fits = real(*ty) || narrow && *op != FloatOp::Div || *ty == Type::F32x2 && saturates;
+            require(fits, opcode, *ty, ".f32, .f64, and for some operations .f16, .bf16 and pairs")?;
             match op {
-                FloatOp::Add | FloatOp::Sub | FloatOp::Mul => ieee(opcode, *round, true)?,
+                FloatOp::Add | FloatOp::Sub | FloatOp::Mul => arithmetic(opcode, *ty, *round, true)?,
                 FloatOp::Div => ieee(opcode, *round, false)?,
                 FloatOp::Min | FloatOp::Max => no_rounding(opcode, *round)?,
             }
-            let min_max = matches!(op, FloatOp::Min | FloatOp::Max);
-            let saturates = matches!(op, FloatOp::Add | FloatOp::Sub | FloatOp::Mul);
-            no_modifier(*ftz && *ty != Type::F32, opcode, ".ftz")?;
-            no_modifier(*sat && !(saturates && *ty == Type::F32), opcode, ".sat")?;
-            no_modifier(*nan && !(min_max && *ty == Type::F32), opcode, ".NaN")?;
+            no_modifier(*ftz && !flushes(*ty), opcode, ".ftz")?;
+            no_modifier(*sat && !(saturates && (*ty == Type::F32 || f16(*ty))), opcode, ".sat")?;
+            no_modifier(*nan && !(selects && (*ty == Type::F32 || narrow)), opcode, ".NaN")?;
+            no_modifier(*xorsign && !(selects && (*ty == Type::F32 || narrow)), opcode, ".xorsign.abs")?;
             same(k, *ty, *d, &[*a, *b])
         }
-        Op::Fma { ty, round, ftz, sat, d, a, b, c } => {
-            require(real(*ty), opcode, *ty, ".f32 or .f64")?;
-            ieee(opcode, *round, false)?;
-            no_modifier(*ftz && *ty != Type::F32, opcode, ".ftz")?;
-            no_modifier(*sat && *ty != Type::F32, opcode, ".sat")?;
+        Op::Fma { ty, round, ftz, sat, relu, d, a, b, c } => {
+            let fits = real(*ty) || ty.is_half() || *ty == Type::F32x2;
+            require(fits, opcode, *ty, ".f32, .f64, .f16, .bf16 and pairs")?;
+            arithmetic(opcode, *ty, *round, false)?;
+            no_modifier(*ftz && !flushes(*ty), opcode, ".ftz")?;
+            no_modifier(*sat && !(*ty == Type::F32 || f16(*ty)), opcode, ".sat")?;
+            no_modifier(*relu && (!ty.is_half() || *sat), opcode, ".relu")?;
             same(k, *ty, *d, &[*a, *b, *c])
         }
-        Op::FloatUnary { op, ty, round, ftz, d, a } => {
-            require(real(*ty), opcode, *ty, ".f32 or .f64")?;
-            match op {
-                FloatUnary::Neg | FloatUnary::Abs => no_rounding(opcode, *round)?,
-                FloatUnary::Rcp | FloatUnary::Sqrt => ieee(opcode, *round, false)?,
+        Op::Mixed { op, from, round, sat: _, d, a, b, c } => {
+            require(matches!(from, Type::F16 | Type::Bf16), opcode, *from, ".f16 or .bf16 beside .f32")?;
+            ieee(opcode, *round, *op != MixedOp::Fma)?;
+            if b.is_some() != (*op == MixedOp::Fma) {
+                return Err(Defect::Operands { opcode });
             }
-            no_modifier(*ftz && *ty != Type::F32, opcode, ".ftz")?;
+            k.reg("d", *d, Type::F32)?;
+            k.source("a", *a, *from)?;
+            b.iter().try_for_each(|b| k.source("b", *b, *from))?;
+            k.source("c", *c, Type::F32)
+        }
+        Op::FloatUnary { op, ty, round, ftz, d, a } => {
+            let exact = matches!(op, FloatUnary::Neg | FloatUnary::Abs);
+            let fits = real(*ty) || ty.is_half() && exact;
+            require(fits, opcode, *ty, ".f32, .f64 (neg and abs: .f16, .bf16 and pairs too)")?;
+            if exact {
+                no_rounding(opcode, *round)?
+            } else {
+                ieee(opcode, *round, false)?
+            }
+            no_modifier(*ftz && !flushes(*ty), opcode, ".ftz")?;
             same(k, *ty, *d, &[*a])
         }
         Op::Approx { f, ty, ftz, d, a } => {
@@ -118,11 +154,12 @@ pub(super) fn check(kernel: &Kernel, inst: &Inst) -> Result<(), Defect> {
         Op::Setp { cmp, ty, ftz, d, a, b } => {
             let equality = matches!(cmp, Cmp::Eq | Cmp::Ne);
             let ordered = equality || matches!(cmp, Cmp::Lt | Cmp::Le | Cmp::Gt | Cmp::Ge);
-            let fits = real(*ty) || (wide_int(*ty) && ordered) || (bits(*ty) && equality);
+            let halves = matches!(ty, Type::F16 | Type::Bf16);
+            let fits = real(*ty) || halves || (wide_int(*ty) && ordered) || (bits(*ty) && equality);
             if !fits {
                 return Err(Defect::Comparison { cmp: *cmp, ty: *ty });
             }
-            no_modifier(*ftz && *ty != Type::F32, opcode, ".ftz")?;
+            no_modifier(*ftz && !flushes(*ty), opcode, ".ftz")?;
             k.reg("d", *d, Type::Pred)?;
             k.source("a", *a, *ty)?;
             k.source("b", *b, *ty)
@@ -133,26 +170,24 @@ pub(super) fn check(kernel: &Kernel, inst: &Inst) -> Result<(), Defect> {
             same(k, *ty, *d, &[*a, *b])?;
             k.reg("p", *p, Type::Pred)
         }
-        Op::Cvt { round, ftz, sat, to, from, d, a } => {
-            convert::check(*round, *ftz, *sat, *to, *from)?;
+        Op::Cvt { round, ftz, sat, satfinite, relu, to, from, d, a } => {
+            let (round, ftz, sat, satfinite, relu) = (*round, *ftz, *sat, *satfinite, *relu);
+            convert::check(convert::Form { round, ftz, sat, satfinite, relu, to: *to, from: *from })?;
             match to.bits() {
-                8 => k.wide_reg("d", *d, *to)?,
+                8 if to.is_integer() => k.wide_reg("d", *d, *to)?,
                 _ => k.reg("d", *d, *to)?,
             }
             match from.bits() {
-                8 => k.wide_source("a", *a, *from),
+                8 if from.is_integer() => k.wide_source("a", *a, *from),
                 _ => k.source("a", *a, *from),
             }
         }
-        Op::CvtPack { round, to, d, hi, lo } => {
-            let fits = matches!(to, Type::F16x2 | Type::Bf16x2);
-            require(fits, opcode, *to, ".f16x2 or .bf16x2")?;
-            if !matches!(round, Round::Rn | Round::Rz) {
-                return Err(Defect::Rounding { opcode, round: Some(*round), allowed: ".rn or .rz" });
-            }
+        Op::CvtPack { round, satfinite, relu, to, d, hi, lo, random } => {
+            convert::check_pack(*round, *satfinite, *relu, *to, random.is_some())?;
             k.reg("d", *d, *to)?;
             k.source("hi", *hi, Type::F32)?;
-            k.source("lo", *lo, Type::F32)
+            k.source("lo", *lo, Type::F32)?;
+            random.iter().try_for_each(|random| k.source("random", *random, Type::B32))
         }
         Op::Prmt { d, a, b, sel } => same(k, Type::B32, *d, &[*a, *b, *sel]),
         Op::Bfe { ty, d, a, pos, len } => {
@@ -239,6 +274,7 @@ fn mov(k: Check<'_>, ty: Type, d: Reg, a: Operand) -> Result<(), Defect> {
 fn part_type(opcode: &'static str, ty: Type, count: usize) -> Result<Type, Defect> {
     match (ty, count) {
         (Type::B32, 2) | (Type::B64, 4) => Ok(Type::B16),
+        (Type::B16, 2) | (Type::B32, 4) => Ok(Type::B8),
         (Type::B64, 2) => Ok(Type::B32),
         _ => Err(Defect::VectorWidth { opcode, count, ty }),
     }

@@ -10,7 +10,7 @@ use crate::ast::{MmaShape, Type};
 pub struct MmaForm {
     /// m, n, k.
     pub shape: MmaShape,
-    /// Element type of A and B.
+    /// Element type of A and B; E4M3 stands for E5M2 too, a signed integer for the unsigned.
     pub input: Type,
     /// Element type of C and D.
     pub accumulator: Type,
@@ -18,7 +18,7 @@ pub struct MmaForm {
     pub a: usize,
     /// Registers of fragment B, each `.b32`.
     pub b: usize,
-    /// Registers of C and of D: `.f32`, or `.b32` with two f16 each.
+    /// Registers of C and of D: `.f32`, `.s32`, or `.b32` with two f16 each.
     pub cd: usize,
 }
 
@@ -36,6 +36,16 @@ const fn form(k: u32, input: Type, accumulator: Type, a: usize, b: usize) -> Mma
     }
 }
 
+/// One name for the types that instructions mix freely.
+const fn class(ty: Type) -> Type {
+    match ty {
+        Type::E5m2 => Type::E4m3,
+        Type::U8 => Type::S8,
+        Type::U4 => Type::S4,
+        other => other,
+    }
+}
+
 impl MmaForm {
     /// Every form of the subset.
     pub const ALL: &'static [MmaForm] = &[
@@ -47,6 +57,14 @@ impl MmaForm {
         form(8, Type::F16, Type::F16, 2, 1),
         form(8, Type::Tf32, Type::F32, 4, 2),
         form(4, Type::Tf32, Type::F32, 2, 1),
+        form(32, Type::E4m3, Type::F32, 4, 2),
+        form(16, Type::E4m3, Type::F32, 2, 1),
+        form(32, Type::E4m3, Type::F16, 4, 2),
+        form(16, Type::E4m3, Type::F16, 2, 1),
+        form(32, Type::S8, Type::S32, 4, 2),
+        form(16, Type::S8, Type::S32, 2, 1),
+        form(64, Type::S4, Type::S32, 4, 2),
+        form(32, Type::S4, Type::S32, 2, 1),
     ];
 
     /// The form of an instruction with these types.
@@ -57,7 +75,7 @@ impl MmaForm {
         Self::ALL
             .iter()
             .copied()
-            .find(|f| f.shape == shape && f.accumulator == d && d == c && f.input == a && a == b)
+            .find(|f| f.shape == shape && f.accumulator == d && d == c && f.input == class(a) && f.input == class(b))
             .ok_or(Defect::MmaForm { shape, d, a, b, c })
     }
 
@@ -66,7 +84,7 @@ impl MmaForm {
     pub fn accumulator_register(&self) -> Type {
         match self.accumulator {
             Type::F16 => Type::B32,
-            _ => Type::F32,
+            other => other,
         }
     }
 }

@@ -8,6 +8,7 @@ mod defect;
 mod instruction;
 mod memory;
 mod mma;
+mod needs;
 mod operand;
 
 use std::collections::HashSet;
@@ -46,8 +47,33 @@ pub(crate) fn module_defects(module: &Module) -> Vec<ValidateError> {
             let name = k.name.clone();
             defects.push(kernel_error(k, Defect::DuplicateName { name }));
         }
+        defects.extend(newer(module, k));
     }
     defects
+}
+
+/// The first instruction that the module's header is too old for.
+fn newer(module: &Module, kernel: &Kernel) -> Option<ValidateError> {
+    kernel.body.iter().enumerate().find_map(|(index, stmt)| {
+        let Stmt::Inst(inst) = stmt else { return None };
+        let needs = needs::needs(&inst.op);
+        let ((major, minor), target) = needs;
+        if needs == needs::BASE || module.version >= (major, minor) && module.target >= target {
+            return None;
+        }
+        let defect = Defect::Header { opcode: inst.op.mnemonic(), major, minor, target };
+        Some(ValidateError { kernel: kernel.name.clone(), stmt: Some(index), pos: inst.pos, defect })
+    })
+}
+
+/// The least header that every instruction of these kernels exists under: a PTX version and a target.
+#[must_use]
+pub fn least_header(kernels: &[Kernel]) -> ((u32, u32), u32) {
+    let ops = kernels.iter().flat_map(|k| &k.body).filter_map(|stmt| match stmt {
+        Stmt::Inst(inst) => Some(&inst.op),
+        Stmt::Label(_) => None,
+    });
+    ops.map(needs::needs).fold(((7, 0), 80), |(v, t), (version, target)| (v.max(version), t.max(target)))
 }
 
 /// Checks one kernel by itself.

@@ -20,11 +20,12 @@ impl<'k> Check<'k> {
         self.reg_if(operand, reg, needs, |declared| needs.accepts(declared))
     }
 
-    /// A register of this type or, for integers and bits, a wider one.
+    /// A register of this type or, for integers and bits, a wider one. (Registers of 8 bits hold bits, not numbers.)
     pub(super) fn wide_reg(self, operand: &'static str, reg: Reg, needs: Type) -> Result<(), Defect> {
         let plain = |ty: Type| ty.is_bits() || ty.is_integer();
         self.reg_if(operand, reg, needs, |declared| {
-            needs.accepts(declared) || (plain(needs) && plain(declared) && declared.bits() > needs.bits())
+            let fits = needs.accepts(declared) || (plain(needs) && plain(declared) && declared.bits() > needs.bits());
+            fits && (declared != Type::B8 || needs == Type::B8)
         })
     }
 

@@ -21,6 +21,7 @@ pub fn bench() -> Kernel {
         (Type::S16, "%sh"),
         (Type::S32, "%s"),
         (Type::S64, "%sd"),
+        (Type::B8, "%b"),
     ];
     let regs = prefixes
         .iter()
@@ -46,9 +47,10 @@ pub fn bench() -> Kernel {
 fn reg(bits: u32, index: u32) -> Reg {
     let class = match bits {
         1 => 0,
+        8 => return Reg(12 * PER_TYPE + index),
         16 => 1,
         64 => 3,
-        _ => 2, // 8-bit values live in 32-bit registers
+        _ => 2,
     };
     Reg(class * PER_TYPE + index)
 }
@@ -57,7 +59,7 @@ fn f32_reg(index: u32) -> Reg {
     Reg(4 * PER_TYPE + index)
 }
 
-const ROUNDS: [Option<Round>; 10] = [
+const ROUNDS: [Option<Round>; 11] = [
     None,
     Some(Round::Rn),
     Some(Round::Rz),
@@ -68,6 +70,7 @@ const ROUNDS: [Option<Round>; 10] = [
     Some(Round::Rzi),
     Some(Round::Rmi),
     Some(Round::Rpi),
+    Some(Round::Rs),
 ];
 const FLAG: [bool; 2] = [false, true];
 
@@ -131,7 +134,7 @@ fn integers(all: &mut Vec<Op>) {
         for &special in Special::ALL {
             all.push(Op::Mov { ty, d: r(0), a: Operand::Special(special) });
         }
-        for (part, count) in [(16, 2), (16, 4), (32, 2)] {
+        for (part, count) in [(8, 2), (8, 4), (16, 2), (16, 4), (32, 2)] {
             let parts: Vec<Reg> = (0..count).map(|i| reg(part, i)).collect();
             let a = parts.iter().map(|r| Operand::Reg(*r)).collect();
             all.push(Op::Pack { ty, d: r(5), a });
@@ -150,11 +153,22 @@ fn floats(all: &mut Vec<Op>) {
             for ftz in FLAG {
                 for sat in FLAG {
                     for nan in FLAG {
-                        for &op in FloatOp::ALL {
-                            all.push(Op::Float { op, ty, round, ftz, sat, nan, d: r(0), a: o(1), b: o(2) });
+                        for xorsign in FLAG {
+                            for &op in FloatOp::ALL {
+                                let (d, a, b) = (r(0), o(1), o(2));
+                                all.push(Op::Float { op, ty, round, ftz, sat, nan, xorsign, d, a, b });
+                            }
                         }
                     }
-                    all.push(Op::Fma { ty, round, ftz, sat, d: r(0), a: o(1), b: o(2), c: o(3) });
+                    for relu in FLAG {
+                        all.push(Op::Fma { ty, round, ftz, sat, relu, d: r(0), a: o(1), b: o(2), c: o(3) });
+                    }
+                }
+                for &op in MixedOp::ALL {
+                    let (d, c) = (f32_reg(0), Operand::Reg(f32_reg(1)));
+                    for b in [None, Some(o(2))] {
+                        all.push(Op::Mixed { op, from: ty, round, sat: ftz, d, a: o(1), b, c });
+                    }
                 }
                 for &op in FloatUnary::ALL {
                     all.push(Op::FloatUnary { op, ty, round, ftz, d: r(0), a: o(1) });
@@ -175,18 +189,23 @@ fn floats(all: &mut Vec<Op>) {
 fn conversions(all: &mut Vec<Op>) {
     for &to in Type::ALL {
         for &from in Type::ALL {
-            let (d, a) = (reg(to.bits(), 0), Operand::Reg(reg(from.bits(), 1)));
+            // 8-bit integers live in wider registers.
+            let of = |ty: Type, index| reg(if ty.bits() == 8 && ty.is_integer() { 32 } else { ty.bits() }, index);
+            let (d, a) = (of(to, 0), Operand::Reg(of(from, 1)));
             for round in ROUNDS {
-                for ftz in FLAG {
-                    for sat in FLAG {
-                        all.push(Op::Cvt { round, ftz, sat, to, from, d, a });
-                    }
+                for flags in 0..16 {
+                    let [ftz, sat, satfinite, relu] = [1, 2, 4, 8].map(|bit| flags & bit != 0);
+                    all.push(Op::Cvt { round, ftz, sat, satfinite, relu, to, from, d, a });
                 }
             }
         }
         for round in ROUNDS.into_iter().flatten() {
             let (hi, lo) = (Operand::Reg(f32_reg(1)), Operand::Reg(f32_reg(2)));
-            all.push(Op::CvtPack { round, to, d: reg(to.bits(), 0), hi, lo });
+            for (satfinite, relu) in [(false, false), (false, true), (true, false), (true, true)] {
+                for random in [None, Some(Operand::Reg(reg(32, 3)))] {
+                    all.push(Op::CvtPack { round, satfinite, relu, to, d: reg(to.bits(), 0), hi, lo, random });
+                }
+            }
         }
     }
 }
@@ -254,11 +273,11 @@ fn warps(all: &mut Vec<Op>) {
             all.push(Op::Vote { mode, d, p: reg(1, 1), negate, mask });
         }
     }
-    let inputs = [Type::F16, Type::Bf16, Type::Tf32, Type::F32, Type::S8];
-    for k in [4, 8, 16, 32] {
+    let inputs = [Type::F16, Type::Bf16, Type::Tf32, Type::F32, Type::S8, Type::U4, Type::E5m2];
+    for k in [4, 8, 16, 32, 64] {
         let shape = MmaShape { m: 16, n: 8, k };
         for input in inputs {
-            for acc in [Type::F16, Type::F32] {
+            for acc in [Type::F16, Type::F32, Type::S32] {
                 for a in [1, 2, 4] {
                     for b in [1, 2] {
                         for cd in [2, 4] {

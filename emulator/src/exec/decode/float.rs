@@ -3,23 +3,27 @@
 use ptx::ast::{Approx, Cmp, FloatOp, FloatUnary, Op, Reg, Round, Type};
 
 use super::{Decoder, Refusal, Result};
-use crate::exec::inst::{Cvt, FloatMods, Inst, Mma, Slot};
+use crate::exec::inst::{Cvt, Finish, FloatMods, Inst, Mma, Pair, Slot, Spread};
 use crate::format::Elem;
 use crate::mma::{Shape, Types, WarpMma};
 use crate::mufu::Function;
-use crate::scalar::{Compare, Int, Mods, Rounding};
+use crate::open::Open;
+use crate::scalar::{Compare, Int, Mods, Narrow, Rounding, ScaleRounding};
 use crate::simd::Level;
 
 impl Decoder<'_> {
     pub(super) fn float(&mut self, op: &Op) -> Result<Inst> {
         Ok(match op {
-            Op::Float { op, ty, round, ftz, sat, nan, d, a, b } => {
-                let min_max = matches!(op, FloatOp::Min | FloatOp::Max);
-                let rounding = if min_max { Rounding::NearestEven } else { written(*round)? };
-                let mods = FloatMods { mods: Mods { rounding, ftz: *ftz, sat: *sat }, nan: *nan };
+            Op::Float { op, ty, round, ftz, sat, nan, xorsign, d, a, b } => {
+                let rounding = if op.selects() { Rounding::NearestEven } else { written(*round)? };
+                let mods = FloatMods { mods: Mods { rounding, ftz: *ftz, sat: *sat }, nan: *nan, xorsign: *xorsign };
+                if let Some(of) = spread(*ty) {
+                    let (a, b) = (self.any_source(*a, *ty)?, self.any_source(*b, *ty)?);
+                    return Ok(Inst::Spread { op: *op, of, mods, d: self.any(*d)?, a, b });
+                }
                 let (d, [a, b]) = (self.reg(*d)?, self.sources([*a, *b], *ty)?);
                 match ty {
-                    Type::F32 if plain(mods.mods) && !*nan && *op != FloatOp::Div => {
+                    Type::F32 if plain(mods.mods) && !*nan && !*xorsign && *op != FloatOp::Div => {
                         Inst::F32 { op: *op, ftz: *ftz, d, a, b }
                     }
                     Type::F32 => Inst::F32Slow { op: *op, mods, d, a, b },
@@ -27,8 +31,13 @@ impl Decoder<'_> {
                     _ => return Err(Refusal::Unsupported("arithmetic on this floating-point type")),
                 }
             }
-            Op::Fma { ty, round, ftz, sat, d, a, b, c } => {
+            Op::Fma { ty, round, ftz, sat, relu, d, a, b, c } => {
                 let mods = Mods { rounding: written(*round)?, ftz: *ftz, sat: *sat };
+                if let Some(of) = spread(*ty) {
+                    let (a, b) = (self.any_source(*a, *ty)?, self.any_source(*b, *ty)?);
+                    let (d, c) = (self.any(*d)?, self.any_source(*c, *ty)?);
+                    return Ok(Inst::SpreadFma { of, mods, relu: *relu, d, a, b, c });
+                }
                 let (d, [a, b, c]) = (self.reg(*d)?, self.sources([*a, *b, *c], *ty)?);
                 match ty {
                     Type::F32 if plain(mods) => Inst::Fma32 { ftz: *ftz, d, a, b, c },
@@ -38,6 +47,10 @@ impl Decoder<'_> {
                 }
             }
             Op::FloatUnary { op, ty, round, ftz, d, a } => {
+                if let Some(of) = spread(*ty) {
+                    let (d, a) = (self.any(*d)?, self.any_source(*a, *ty)?);
+                    return Ok(Inst::SpreadUnary { op: *op, of, ftz: *ftz, d, a });
+                }
                 let exact = matches!(op, FloatUnary::Neg | FloatUnary::Abs);
                 let rounding = if exact { Rounding::NearestEven } else { written(*round)? };
                 let mods = Mods { rounding, ftz: *ftz, sat: false };
@@ -48,32 +61,45 @@ impl Decoder<'_> {
                     _ => return Err(Refusal::Unsupported("arithmetic on this floating-point type")),
                 }
             }
+            Op::Mixed { op, from, round, sat, d, a, b, c } => {
+                let mods = Mods { rounding: written(*round)?, ftz: false, sat: *sat };
+                let (d, a, c) = (self.reg(*d)?, self.source(*a, *from)?, self.source(*c, Type::F32)?);
+                let b = b.map_or(Ok(a), |b| self.source(b, *from))?;
+                Inst::Mixed { op: *op, bf16: *from == Type::Bf16, mods, d, a, b, c }
+            }
             Op::Setp { cmp, ty, ftz, d, a, b } => {
                 let (d, [a, b], cmp) = (self.reg(*d)?, self.sources([*a, *b], *ty)?, compare(*cmp));
                 match ty {
                     Type::F32 => Inst::SetpF32 { cmp, ftz: *ftz, d, a, b },
                     Type::F64 => Inst::SetpF64 { cmp, d, a, b },
+                    Type::F16 | Type::Bf16 => Inst::SetpHalf { bf16: *ty == Type::Bf16, cmp, ftz: *ftz, d, a, b },
                     _ => return Err(Refusal::Unsupported("a comparison of this floating-point type")),
                 }
             }
-            Op::CvtPack { round, to, d, hi, lo } => {
-                let (d, [hi, lo]) = (self.reg(*d)?, self.sources([*hi, *lo], Type::F32)?);
-                match (to, written(Some(*round))?) {
-                    (Type::Bf16x2, Rounding::NearestEven) => Inst::PackBf16 { d, hi, lo },
-                    (_, rounding) => {
-                        let mods = Mods::RN.with_rounding(rounding);
-                        Inst::Pack16Slow { bf16: *to == Type::Bf16x2, mods, d, hi, lo }
-                    }
-                }
+            Op::CvtPack { round: Round::Rs, .. } => {
+                return Err(Refusal::Model(Open::StochasticPair.unsupported()));
             }
-            Op::Cvt { round, ftz, sat, to, from, d, a } => {
+            Op::CvtPack { round, satfinite, relu, to, d, hi, lo, random: _ } => {
+                let [hi, lo] = self.sources([*hi, *lo], Type::F32)?;
+                let (rounding, finish) = (written(Some(*round))?, Finish { satfinite: *satfinite, relu: *relu });
+                if (*to, rounding, finish.satfinite || finish.relu) == (Type::Bf16x2, Rounding::NearestEven, false) {
+                    return Ok(Inst::PackBf16 { d: self.reg(*d)?, hi, lo });
+                }
+                let to = pair(*to, Some(*round)).ok_or(Refusal::Operand)?;
+                Inst::CvtPair { to, mods: Mods::RN.with_rounding(rounding), finish, d: self.any(*d)?, hi, lo }
+            }
+            Op::Cvt { round, ftz, sat, satfinite, relu, to, from, d, a } => {
+                let finish = Finish { satfinite: *satfinite, relu: *relu };
+                let (d, a) = (self.any(*d)?, self.any_source(*a, *from)?);
+                if let (Some(to), Some(from)) = (pair(*to, *round), pair(*from, *round)) {
+                    return Ok(Inst::CvtOfPair { to, from, finish, d, a });
+                }
                 let cvt = conversion(*round, *to, *from)?;
                 let rounding = match round {
                     None => Rounding::NearestEven,
                     round => written(*round)?,
                 };
-                let mods = Mods { rounding, ftz: *ftz, sat: *sat };
-                Inst::CvtFloat { cvt, mods, d: self.any(*d)?, a: self.any_source(*a, *from)? }
+                Inst::CvtFloat { cvt, mods: Mods { rounding, ftz: *ftz, sat: *sat }, finish, d, a }
             }
             Op::Approx { f, ftz, d, a, .. } => {
                 let function = mufu(*f);
@@ -130,8 +156,37 @@ fn written(round: Option<Round>) -> Result<Rounding> {
         Some(Round::Rm | Round::Rmi) => Ok(Rounding::Down),
         Some(Round::Rp | Round::Rpi) => Ok(Rounding::Up),
         Some(Round::Rna) => Ok(Rounding::NearestAway),
+        Some(Round::Rs) => Err(Refusal::Model(Open::StochasticPair.unsupported())),
         None => Err(Refusal::Unsupported("arithmetic without a rounding, which the compiler may contract,")),
     }
+}
+
+/// What holds several floats, or one of 16 bits.
+fn spread(ty: Type) -> Option<Spread> {
+    match ty {
+        Type::F16 => Some(Spread::F16),
+        Type::Bf16 => Some(Spread::Bf16),
+        Type::F16x2 => Some(Spread::F16x2),
+        Type::Bf16x2 => Some(Spread::Bf16x2),
+        Type::F32x2 => Some(Spread::F32x2),
+        _ => None,
+    }
+}
+
+/// A pair that `cvt` knows; `round` matters to scales.
+fn pair(ty: Type, round: Option<Round>) -> Option<Pair> {
+    let up = round == Some(Round::Rp);
+    Some(match ty {
+        Type::F16x2 => Pair::F16,
+        Type::Bf16x2 => Pair::Bf16,
+        Type::E4m3x2 => Pair::Narrow(Narrow::E4m3),
+        Type::E5m2x2 => Pair::Narrow(Narrow::E5m2),
+        Type::E3m2x2 => Pair::Narrow(Narrow::E3m2),
+        Type::E2m3x2 => Pair::Narrow(Narrow::E2m3),
+        Type::E2m1x2 => Pair::Narrow(Narrow::E2m1),
+        Type::Ue8m0x2 => Pair::Scale(if up { ScaleRounding::Up } else { ScaleRounding::TowardZero }),
+        _ => return None,
+    })
 }
 
 fn conversion(round: Option<Round>, to: Type, from: Type) -> Result<Cvt> {
@@ -143,6 +198,7 @@ fn conversion(round: Option<Round>, to: Type, from: Type) -> Result<Cvt> {
         (Type::F16, Type::F16) if integral => Cvt::Integral16,
         (Type::F32, Type::F32) => Cvt::F32ToF32,
         (Type::F32, Type::F16) => Cvt::F16ToF32,
+        (Type::F32, Type::Bf16) => Cvt::Bf16ToF32,
         (Type::F64, Type::F16) => Cvt::F16ToF64,
         (Type::F64, Type::F32) => Cvt::F32ToF64,
         (Type::F16, Type::F32) => Cvt::F32ToF16,
@@ -151,9 +207,11 @@ fn conversion(round: Option<Round>, to: Type, from: Type) -> Result<Cvt> {
         (Type::Bf16, Type::F32) => Cvt::F32ToBf16,
         (Type::Tf32, Type::F32) => Cvt::F32ToTf32,
         (to, Type::F16) if to.is_integer() => Cvt::F16ToInt(int(to)),
+        (to, Type::Bf16) if to.is_integer() => Cvt::Bf16ToInt(int(to)),
         (to, Type::F32) if to.is_integer() => Cvt::F32ToInt(int(to)),
         (to, Type::F64) if to.is_integer() => Cvt::F64ToInt(int(to)),
         (Type::F16, from) if from.is_integer() => Cvt::IntToF16(int(from)),
+        (Type::Bf16, from) if from.is_integer() => Cvt::IntToBf16(int(from)),
         (Type::F32, from) if from.is_integer() => Cvt::IntToF32(int(from)),
         (Type::F64, from) if from.is_integer() => Cvt::IntToF64(int(from)),
         _ => return Err(Refusal::Unsupported("this conversion")),
@@ -198,6 +256,13 @@ fn elem(ty: Type) -> Result<Elem> {
         Type::Bf16 => Ok(Elem::Bf16),
         Type::Tf32 => Ok(Elem::Tf32),
         Type::F32 => Ok(Elem::F32),
+        Type::E4m3 => Ok(Elem::E4m3),
+        Type::E5m2 => Ok(Elem::E5m2),
+        Type::S32 => Ok(Elem::S32),
+        Type::S8 => Ok(Elem::S8),
+        Type::U8 => Ok(Elem::U8),
+        Type::S4 => Ok(Elem::S4),
+        Type::U4 => Ok(Elem::U4),
         _ => Err(Refusal::Unsupported("a matrix instruction of these types")),
     }
 }

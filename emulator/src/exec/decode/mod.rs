@@ -98,6 +98,7 @@ impl<'a> Decoder<'a> {
             Op::IntUnary { op, ty, d, a } => self.int_unary(*op, *ty, *d, *a)?,
             Op::Float { .. }
             | Op::Fma { .. }
+            | Op::Mixed { .. }
             | Op::FloatUnary { .. }
             | Op::Approx { .. }
             | Op::CvtPack { .. }
@@ -205,6 +206,13 @@ impl<'a> Decoder<'a> {
     }
 
     fn pack(&mut self, ty: Type, d: Reg, a: &[Operand]) -> Result<Inst> {
+        if (ty.bits(), a.len()) == (16, 2) || (ty.bits(), a.len()) == (32, 4) {
+            let mut bytes = [TRUE; 4];
+            for (slot, operand) in bytes.iter_mut().zip(a) {
+                *slot = self.source(*operand, Type::B8)?;
+            }
+            return Ok(Inst::Pack8 { d: self.any(d)?, count: a.len() as u8, a: bytes });
+        }
         let d = self.reg(d)?;
         match (ty.bits(), a) {
             (32, &[lo, hi]) => {
@@ -221,6 +229,13 @@ impl<'a> Decoder<'a> {
     }
 
     fn unpack(&mut self, ty: Type, d: &[Reg], a: Operand) -> Result<Inst> {
+        if (ty.bits(), d.len()) == (16, 2) || (ty.bits(), d.len()) == (32, 4) {
+            let mut bytes = [TRUE; 4];
+            for (slot, reg) in bytes.iter_mut().zip(d) {
+                *slot = self.reg(*reg)?;
+            }
+            return Ok(Inst::Unpack8 { d: bytes, count: d.len() as u8, a: self.any_source(a, ty)? });
+        }
         let a = self.source(a, ty)?;
         match (ty.bits(), d) {
             (32, &[lo, hi]) => Ok(Inst::Unpack16 { lo: self.reg(lo)?, hi: self.reg(hi)?, a }),

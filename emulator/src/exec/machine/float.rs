@@ -5,13 +5,14 @@
 
 use ptx::ast::{FloatOp, FloatUnary};
 
-use super::super::inst::{Any, Cvt, FloatMods, Inst};
-use super::super::lanes::{V32, V64, lanes_in};
+use super::super::inst::{Any, Cvt, Finish, FloatMods, Inst};
+use super::super::lanes::{V32, lanes_in};
 use super::super::warp::Registers;
+use super::narrow::{to_half, write};
 use crate::mufu::approx::Switches;
 use crate::mufu::{self, Function, MufuTables};
 use crate::scalar::lanes as warp;
-use crate::scalar::{self, Bf16, F16, F32, F64, Ieee, Mods};
+use crate::scalar::{self, Bf16, F16, F32, F64, Ieee, MinMax, Mods, Rounding, Signs};
 use crate::simd::Level;
 
 /// Chooses the `.ftz` form of a warp function.
@@ -66,7 +67,7 @@ pub(super) fn f32_unary(level: Level, op: FloatUnary, mods: Mods, a: &V32, mask:
 
 /// `.approx.ftz` of f32. The decoder lets only functions with a model pass.
 #[inline(always)]
-pub(super) fn mufu(level: Level, function: Function, a: &V32) -> V32 {
+pub(super) fn mufu(level: Level, switches: Switches, function: Function, a: &V32) -> V32 {
     let tables = MufuTables::g80();
     let mut out = V32::ZERO;
     match function {
@@ -74,7 +75,9 @@ pub(super) fn mufu(level: Level, function: Function, a: &V32) -> V32 {
         Function::Rsq => mufu::lanes::rsq(level, tables, &a.0, &mut out.0),
         Function::Ex2 => mufu::lanes::ex2(level, tables, &a.0, &mut out.0),
         Function::Lg2 => mufu::lanes::lg2(level, tables, &a.0, &mut out.0),
-        Function::Sin | Function::Cos | Function::Sqrt | Function::Tanh => return approx(function, a, u32::MAX),
+        Function::Sin | Function::Cos | Function::Sqrt | Function::Tanh => {
+            return approx(switches, function, a, u32::MAX);
+        }
     }
     out
 }
@@ -82,8 +85,8 @@ pub(super) fn mufu(level: Level, function: Function, a: &V32) -> V32 {
 /// `.approx` of f32 without `.ftz`, and the functions without vector code. The decoder lets only functions with a model
 /// pass, and the profile built in has tables for all of them.
 #[inline(never)]
-pub(super) fn approx(function: Function, a: &V32, mask: u32) -> V32 {
-    let (tables, switches) = (MufuTables::g80(), Switches::DEFAULT);
+pub(super) fn approx(switches: Switches, function: Function, a: &V32, mask: u32) -> V32 {
+    let tables = MufuTables::g80();
     let mut out = V32::ZERO;
     each(mask, |lane| {
         let x = a.0[lane];
@@ -144,24 +147,12 @@ pub(super) fn one_by_one(inst: Inst, regs: &mut Registers, mask: u32) {
             each(mask, |lane| holds |= u32::from(scalar::compare::<F64>(cmp, a.0[lane], b.0[lane], false)) << lane);
             regs.set_pred(d, holds, mask);
         }
-        Inst::Pack16Slow { bf16, mods, d, hi, lo } => {
-            let (hi, lo) = (regs.b32[hi as usize], regs.b32[lo as usize]);
-            let d = &mut regs.b32[d as usize];
-            let pack = if bf16 { scalar::pack2::<Bf16> } else { scalar::pack2::<F16> };
-            each(mask, |lane| d.0[lane] = pack(hi.0[lane], lo.0[lane], mods));
-        }
-        Inst::CvtFloat { cvt, mods, d, a } => {
+        Inst::CvtFloat { cvt, mods, finish, d, a } => {
             let a = match a {
                 Any::B64(a) => regs.b64[a as usize],
                 Any::B16(a) | Any::B32(a) => super::int::widen(&regs.b32[a as usize], false),
             };
-            let mut out = V64::ZERO;
-            each(mask, |lane| out.0[lane] = convert(cvt, mods, a.0[lane]));
-            match d {
-                Any::B64(d) => regs.set64(d, &out, mask),
-                Any::B32(d) => regs.set32(d, &super::int::low(&out), mask),
-                Any::B16(d) => regs.set32(d, &super::map(&super::int::low(&out), |v| v & 0xffff), mask),
-            }
+            write(regs, d, mask, |lane| convert(cvt, mods, finish, a.0[lane]));
         }
         _ => {}
     }
@@ -172,19 +163,22 @@ fn each(mask: u32, f: impl FnMut(usize)) {
     lanes_in(mask).for_each(f);
 }
 
-fn binary<F: Ieee>(op: FloatOp, FloatMods { mods, nan }: FloatMods, a: F::Bits, b: F::Bits) -> F::Bits {
+pub(super) fn binary<F: Ieee>(op: FloatOp, mods: FloatMods, a: F::Bits, b: F::Bits) -> F::Bits {
+    let FloatMods { mods, nan, xorsign } = mods;
+    let signs = if xorsign { Signs::Xored } else { Signs::Kept };
+    let min_max = MinMax { nan, ftz: mods.ftz, signs };
     match op {
         FloatOp::Add => scalar::add::<F>(a, b, mods),
         FloatOp::Sub => scalar::sub::<F>(a, b, mods),
         FloatOp::Mul => scalar::mul::<F>(a, b, mods),
         FloatOp::Div => scalar::div::<F>(a, b, mods),
-        FloatOp::Min => scalar::min::<F>(a, b, nan, mods.ftz),
-        FloatOp::Max => scalar::max::<F>(a, b, nan, mods.ftz),
+        FloatOp::Min => scalar::min_with::<F>(a, b, min_max),
+        FloatOp::Max => scalar::max_with::<F>(a, b, min_max),
     }
 }
 
 /// One conversion. Bits above the width of the result are zero, above 8 signed bits copies of their sign.
-fn convert(cvt: Cvt, mods: Mods, a: u64) -> u64 {
+fn convert(cvt: Cvt, mods: Mods, finish: Finish, a: u64) -> u64 {
     match cvt {
         Cvt::Integral16 => scalar::round_to_integral::<F16>(a as u16, mods).into(),
         Cvt::Integral32 => scalar::round_to_integral::<F32>(a as u32, mods).into(),
@@ -193,18 +187,30 @@ fn convert(cvt: Cvt, mods: Mods, a: u64) -> u64 {
         Cvt::F16ToF32 => scalar::convert::<F16, F32>(a as u16, mods).into(),
         Cvt::F16ToF64 => scalar::convert::<F16, F64>(a as u16, mods),
         Cvt::F32ToF64 => scalar::convert::<F32, F64>(a as u32, mods),
-        Cvt::F32ToF16 => scalar::convert::<F32, F16>(a as u32, mods).into(),
+        Cvt::Bf16ToF32 => scalar::convert::<Bf16, F32>(a as u16, mods).into(),
+        Cvt::F32ToF16 => to_half::<F16>(a as u32, mods, finish).into(),
         Cvt::F64ToF16 => scalar::convert::<F64, F16>(a, mods).into(),
         Cvt::F64ToF32 => scalar::convert::<F64, F32>(a, mods).into(),
-        Cvt::F32ToBf16 => scalar::convert::<F32, Bf16>(a as u32, mods).into(),
-        Cvt::F32ToTf32 => scalar::f32_to_tf32(a as u32, mods.rounding).into(),
+        Cvt::F32ToBf16 => to_half::<Bf16>(a as u32, mods, finish).into(),
+        Cvt::F32ToTf32 => to_tf32(a as u32, mods.rounding, finish).into(),
         Cvt::F16ToInt(int) => sign_fill(scalar::to_int::<F16>(a as u16, int, mods.rounding, mods.ftz), int),
+        Cvt::Bf16ToInt(int) => sign_fill(scalar::to_int::<Bf16>(a as u16, int, mods.rounding, mods.ftz), int),
         Cvt::F32ToInt(int) => sign_fill(scalar::to_int::<F32>(a as u32, int, mods.rounding, mods.ftz), int),
         Cvt::F64ToInt(int) => sign_fill(scalar::to_int::<F64>(a, int, mods.rounding, mods.ftz), int),
         Cvt::IntToF16(int) => scalar::from_int::<F16>(a, int, mods).into(),
+        Cvt::IntToBf16(int) => scalar::from_int::<Bf16>(a, int, mods).into(),
         Cvt::IntToF32(int) => scalar::from_int::<F32>(a, int, mods).into(),
         Cvt::IntToF64(int) => scalar::from_int::<F64>(a, int, mods),
     }
+}
+
+/// An f32 as TF32. `.satfinite` turns what overflows, and infinities, into the largest finite number; `.relu` is that of f32.
+fn to_tf32(a: u32, rounding: Rounding, finish: Finish) -> u32 {
+    const LARGEST: u32 = 0x7f7f_e000;
+    let d = scalar::f32_to_tf32(a, rounding);
+    let infinite = d & 0x7fff_ffff == 0x7f80_0000;
+    let d = if finish.satfinite && infinite { d & 0x8000_0000 | LARGEST } else { d };
+    if finish.relu { scalar::relu::<F32>(d) } else { d }
 }
 
 /// An 8-bit result fills its wider register; 16 bits and more have registers of their own width.

@@ -6,6 +6,7 @@
 mod collective;
 mod float;
 mod memory;
+mod narrow;
 
 use super::fault::{Outcome, undefined};
 use super::global::{Global, Hint};
@@ -311,11 +312,11 @@ fn interpret<W: Watch>(
                 regs.set32(d, &v, mask);
             }
             Inst::Mufu { function, ftz: true, d, a } => {
-                let v = float::mufu(level, function, &regs.b32[a as usize]);
+                let v = float::mufu(level, program.approx(), function, &regs.b32[a as usize]);
                 regs.set32(d, &v, mask);
             }
             Inst::Mufu { function, ftz: false, d, a } => {
-                let v = float::approx(function, &regs.b32[a as usize], mask);
+                let v = float::approx(program.approx(), function, &regs.b32[a as usize], mask);
                 regs.set32(d, &v, mask);
             }
             Inst::F32Slow { .. }
@@ -324,8 +325,16 @@ fn interpret<W: Watch>(
             | Inst::Fma64 { .. }
             | Inst::F64Unary { .. }
             | Inst::SetpF64 { .. }
-            | Inst::Pack16Slow { .. }
             | Inst::CvtFloat { .. } => float::one_by_one(decoded.inst, regs, mask),
+            Inst::Spread { .. }
+            | Inst::SpreadFma { .. }
+            | Inst::SpreadUnary { .. }
+            | Inst::SetpHalf { .. }
+            | Inst::Mixed { .. }
+            | Inst::CvtPair { .. }
+            | Inst::CvtOfPair { .. }
+            | Inst::Pack8 { .. }
+            | Inst::Unpack8 { .. } => narrow::run(decoded.inst, regs, mask),
             Inst::Mma { index } => {
                 collective::whole_warp(mask)?;
                 collective::mma(&program.mmas[index as usize], &machine.mmas[index as usize], regs);
