@@ -208,6 +208,10 @@ fn emulator_profiles_show_rules_switches_and_marks() {
     }
     let ampere = json(0, &["emulator", "profiles", "ampere", "--json"]);
     assert_eq!(ampere["profiles"].as_array().unwrap().len(), 2);
+    let switches = ampere["profiles"][0]["switches"].as_array().unwrap();
+    for name in ["sine-argument", "approx-subnormals"] {
+        assert!(switches.iter().any(|switch| switch["name"] == name), "{name}");
+    }
     let (code, out, _) = run(&["emulator", "profiles", "gfx908"]);
     assert_eq!(code, 0);
     for word in ["CDNA1", "E-FDPA", "zero-sum-sign", "positive", "nan-payload"] {
@@ -233,6 +237,10 @@ fn bench_gemm_names_every_shape_path_and_type() {
     assert!(has("path", "portable"));
     for format in ["bf16", "f16", "tf32", "e4m3"] {
         assert!(has("format", format), "{format}");
+    }
+    // FP8 by the two f16 steps of mma.sync and by wgmma, and f16 accumulators.
+    for instruction in ["mma m16n8k32.f32.e4m3.e4m3.f32", "mma m16n8k16.f16.f16.f16.f16"] {
+        assert!(has("instruction", instruction), "{instruction}");
     }
     let (code, _, err) = run(&["bench", "gemm", "--profile", "sm_42"]);
     assert!(code == 2 && err.contains("sm_42") && err.contains("sm_90"), "{err}");

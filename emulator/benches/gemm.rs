@@ -134,21 +134,25 @@ fn pack_weights(elem: Elem, n: usize, k: usize, data: &[u32]) -> Weights {
 }
 
 impl Case {
-    fn exact(
+    fn exact(instruction: (&str, Family, u32), elem: Elem, shape: [usize; 3], level: Level, data: Data) -> Self {
+        Self::of(instruction, Types::new(elem, F32), shape, level, data)
+    }
+
+    fn of(
         (profile, family, k_inst): (&str, Family, u32),
-        elem: Elem,
+        types: Types,
         [m, n, k]: [usize; 3],
         level: Level,
         data: Data,
     ) -> Self {
-        let mut random = Random(1);
+        let (mut random, elem) = (Random(1), types.a);
         let shape = Shape { m: if family == Family::Mma { 16 } else { 64 }, n: 8, k: k_inst };
-        let instruction = Instruction { family, ..Instruction::mma(shape, Types::new(elem, F32)) };
+        let instruction = Instruction { family, ..Instruction::mma(shape, types) };
         let gemm = Gemm::new(Profile::by_name(profile).unwrap(), &instruction).unwrap().level(level);
         let x = pack_rows(elem, m, k, &elements(elem, m * k, k, 1.0, data, &mut random));
         let w = pack_weights(elem, n, k, &elements(elem, n * k, k, 0.05, data, &mut random));
         Self::new(
-            format!("{profile} {elem:<5} {m}x{n}x{k} {:<8} {data:?}", level.name()),
+            format!("{profile} {elem:<5} {} {m}x{n}x{k} {:<8} {data:?}", types.d, level.name()),
             [m, n, k],
             Work::Exact(gemm, x, w),
         )
@@ -191,7 +195,7 @@ impl Case {
     fn report(&mut self) {
         self.nanoseconds.sort_by(f64::total_cmp);
         let median = self.nanoseconds[self.nanoseconds.len() / 2];
-        println!("{:<44} {:8.2} GMAC/s   careful {:.3}", self.name, self.macs / median, self.careful);
+        println!("{:<48} {:8.2} GMAC/s   careful {:.3}", self.name, self.macs / median, self.careful);
     }
 }
 
@@ -211,6 +215,10 @@ fn main() {
         cases.push(Box::new(move || Case::exact(hopper, Bf16, [m, 8192, 8192], best, Data::Normal)));
     }
     cases.push(Box::new(move || Case::exact(hopper, F16, [512; 3], best, Data::Normal)));
+    cases.push(Box::new(move || Case::of(hopper, Types::new(F16, F16), [512; 3], best, Data::Normal)));
+    let through_f16 = ("sm_90", Family::Mma, 32);
+    cases.push(Box::new(move || Case::exact(through_f16, E4m3, [512; 3], best, Data::Normal)));
+    cases.push(Box::new(move || Case::of(through_f16, Types::new(E4m3, F16), [512; 3], best, Data::Normal)));
     cases.push(Box::new(move || Case::exact(("sm_90", Family::Mma, 8), Tf32, [512; 3], best, Data::Normal)));
     cases.push(Box::new(move || Case::exact(("sm_90", Family::Wgmma, 32), E4m3, [512; 3], best, Data::Normal)));
     cases.push(Box::new(move || Case::exact(("sm_120", Family::Mma, 32), E4m3, [512; 3], best, Data::Normal)));
@@ -218,6 +226,7 @@ fn main() {
     for level in Level::available() {
         let shape = if level == Level::Portable { [64, 512, 512] } else { [512; 3] };
         cases.push(Box::new(move || Case::f32(Bf16, shape, level)));
+        cases.push(Box::new(move || Case::exact(("sm_80", Family::Mma, 16), Bf16, shape, level, Data::Normal)));
         for data in [Data::Normal, Data::Wide, Data::Tiny, Data::Special, Data::Bits, Data::ZeroRows, Data::Outlier] {
             cases.push(Box::new(move || Case::exact(hopper, Bf16, shape, level, data)));
         }

@@ -3,7 +3,7 @@
 mod common;
 
 use common::simulated;
-use emulator::mma::layout::{Layout, Register};
+use emulator::mma::layout::{Layout, Register, element};
 use emulator::mma::{Instruction, WarpMma};
 use emulator::profile::{Profile, ZeroPolicy};
 use emulator::simd::Level;
@@ -34,7 +34,7 @@ fn warp_level() -> BTreeMap<(&'static str, String), (Instruction, Vec<Vector>)> 
             if profile.mma(&instruction).is_err() || Layout::of(&instruction).is_err() {
                 continue;
             }
-            let digits = instruction.types.a.format().width as usize / 4;
+            let digits = field("a").len() / instruction.shape.k as usize;
             let word = |name: &str| u32::from_str_radix(field(name), 16).unwrap();
             let alt = if value["alt"].is_string() { word("alt") } else { word("d") };
             let vector = Vector {
@@ -61,7 +61,7 @@ struct Fragments {
 
 fn fragments(layout: &Layout, vectors: &[&Vector; 8]) -> Fragments {
     let build = |registers: usize, parts: usize, value: &dyn Fn(usize, usize, usize) -> u32| -> Vec<Register> {
-        let word = |r, lane| (0..parts).fold(0, |word, part| word | value(r, lane, part) << (16 * part));
+        let word = |r, lane| (0..parts).fold(0, |word, part| word | value(r, lane, part) << (32 / parts * part));
         (0..registers).map(|r| std::array::from_fn(|lane| word(r, lane))).collect()
     };
     let (ab, cd) = (layout.types.a, layout.types.c);
@@ -111,7 +111,7 @@ fn every_vector_passes_through_warp_registers() {
                             for part in 0..layout.parts(td) {
                                 let p = layout.cd(td, r, lane, part);
                                 if p.row == p.column {
-                                    let found = if layout.parts(td) == 2 { word >> (16 * part) & 0xffff } else { word };
+                                    let found = element(word, layout.parts(td), part);
                                     assert_eq!(
                                         found,
                                         eight[p.row].d[answer],

@@ -5,7 +5,7 @@
 
 use super::mend::{Mend, ROWS, Work};
 use super::rows::Rows;
-use super::spec::{EXPONENT, FIELD, MOST_TERMS, Mutation, Spec, Words, facts_of};
+use super::spec::{FIELD, MOST_TERMS, Mutation, Spec, Words, facts_of};
 use super::tile::{columns, term};
 use super::weights::{Line, PANEL, Storage, Weights};
 use crate::simd::lanes::{Kernel, Lanes};
@@ -13,8 +13,8 @@ use std::ops::Range;
 
 /// k of a chunk: its weights stay in the first-level cache for the row tiles.
 const CHUNK: usize = 256;
-/// How far ahead lines are asked for, to the second-level cache: 32 KiB.
-const AHEAD: usize = 512;
+/// How far ahead lines are asked for, to the second-level cache: 12 KiB. (Measured: 4 and 32 KiB are slower, and so are two panels at once.)
+const AHEAD: usize = 192;
 /// Halves of a panel.
 pub(super) const HALVES: usize = 2;
 
@@ -88,32 +88,38 @@ impl Pairs for F16Words {
     }
 }
 
+/// All row tiles of a panel, chunk of K by chunk.
 #[inline(always)]
 fn panel<S: Lanes, P: Pairs, const R: usize>(s: S, call: &mut Call<'_>) {
     let Call { spec, rows, weights, panel, .. } = *call;
     let (d, _) = call.d.as_chunks_mut::<R>();
     let mut settled = [None; 4];
     for ((clamp, d), tile) in settled.iter_mut().zip(d.iter()).zip(call.tiles.clone()) {
-        let c = facts_of(d.as_flattened());
-        *clamp = spec.clamp::<Words>(rows.facts(tile), weights.facts(panel), c);
+        *clamp = Chunk::<S, R>::new(s, spec, rows, weights, panel, tile, d).clamp;
     }
     for k in spec.range.clone().step_by(CHUNK) {
         for (i, (tile, d)) in call.tiles.clone().zip(d.iter_mut()).enumerate() {
-            let chunk = Chunk { spec, rows, weights, panel, tile, k, count: CHUNK.min(spec.range.end - k) };
-            call.mended += chunk.run::<S, P, R>(s, settled[i], d);
+            let mut chunk = Chunk::<S, R>::load(s, spec, rows, weights, panel, tile, d);
+            chunk.clamp = settled[i];
+            for at in (k..(k + CHUNK).min(spec.range.end)).step_by(spec.terms) {
+                call.mended += chunk.step::<P>(s, at);
+            }
+            chunk.store(s, d);
         }
     }
 }
 
-/// A chunk of K of one row tile.
-struct Chunk<'a> {
+/// One row tile of a panel.
+struct Chunk<'a, S: Lanes, const R: usize> {
     spec: &'a Spec,
     rows: &'a Rows,
     weights: &'a Weights,
     panel: usize,
     tile: usize,
-    k: usize,
-    count: usize,
+    clamp: Option<u32>,
+    min_field: S::V,
+    /// Accumulators stay in registers: their way through memory would be part of a chain that nothing else hides.
+    c: [[S::V; R]; HALVES],
 }
 
 /// The operands of a block.
@@ -128,54 +134,81 @@ struct Operands<'a, const R: usize> {
     valid: usize,
 }
 
-impl Chunk<'_> {
+impl<'a, S: Lanes, const R: usize> Chunk<'a, S, R> {
     #[inline(always)]
-    fn run<S: Lanes, P: Pairs, const R: usize>(&self, s: S, clamp: Option<u32>, d: &mut [[Line; HALVES]; R]) -> usize {
-        let Self { spec, rows, weights, panel, tile, .. } = *self;
-        let (a, a_words) = rows.tile::<R>(tile, self.k, self.count);
-        let lines = &weights.panel(panel, self.k)[..self.count];
+    fn load(
+        s: S,
+        spec: &'a Spec,
+        rows: &'a Rows,
+        weights: &'a Weights,
+        panel: usize,
+        tile: usize,
+        d: &[[Line; HALVES]; R],
+    ) -> Self {
         let min_field = spec.min_fields[1].saturating_sub(REBIAS);
         let min_field = s.splat(min_field << 7 | min_field << 23);
-        let mut mended = 0;
-        // Accumulators stay in registers: their way through memory would be part of a chain that nothing else hides.
         let mut c = [[s.splat(0); R]; HALVES];
         for r in 0..R {
             for half in 0..HALVES {
                 c[half][r] = s.load(&d[r][half].0);
             }
         }
-        for at in (0..self.count).step_by(spec.terms) {
-            let here = at..at + spec.terms;
-            let mut operands = Operands {
-                a: &a[here.clone()],
-                b: &lines[here.clone()],
-                clamp: (clamp.unwrap_or(0) + 127) << FIELD,
-                limit: !0,
-                beyond: false,
-                check: spec.overflows_perhaps(rows.significands(tile, self.k + at, spec.terms)),
-                valid: rows.valid(tile),
-            };
-            if clamp.is_none() {
-                let max_a = rows.max(tile, self.k + at, spec.terms);
-                let window = spec.window_of_words(max_a, weights.max(panel, self.k + at, spec.terms));
-                (operands.limit, operands.beyond) = (window.limit, window.beyond);
-            }
-            let mut words = [s.splat(0); R];
-            for (b, a) in operands.b.iter().zip(&a_words[here]) {
-                let b = P::words(s, s.load(&b.0), min_field);
-                for r in 0..R {
-                    words[r] = s.max_halves(words[r], s.add(b, s.splat(a[r])));
-                }
-            }
-            mended += half::<S, P, R, 0>(s, spec, &operands, &words, &mut c[0]);
-            if weights.n > panel * PANEL + 16 {
-                mended += half::<S, P, R, 1>(s, spec, &operands, &words, &mut c[1]);
-            }
-        }
+        Self { spec, rows, weights, panel, tile, clamp: None, min_field, c }
+    }
+
+    /// With the clamp of the initial accumulators.
+    #[inline(always)]
+    fn new(
+        s: S,
+        spec: &'a Spec,
+        rows: &'a Rows,
+        weights: &'a Weights,
+        panel: usize,
+        tile: usize,
+        d: &[[Line; HALVES]; R],
+    ) -> Self {
+        let clamp = spec.clamp::<Words>(rows.facts(tile), weights.facts(panel), facts_of(d.as_flattened()));
+        Self { clamp, ..Self::load(s, spec, rows, weights, panel, tile, d) }
+    }
+
+    #[inline(always)]
+    fn store(&self, s: S, d: &mut [[Line; HALVES]; R]) {
         for r in 0..R {
             for half in 0..HALVES {
-                s.store(c[half][r], &mut d[r][half].0);
+                s.store(self.c[half][r], &mut d[r][half].0);
             }
+        }
+    }
+
+    /// One block, from k `at` on.
+    #[inline(always)]
+    fn step<P: Pairs>(&mut self, s: S, at: usize) -> usize {
+        let Self { spec, rows, weights, panel, tile, clamp, min_field, .. } = *self;
+        let (a, a_words) = rows.tile::<R>(tile, at, spec.terms);
+        let mut operands = Operands {
+            a,
+            b: &weights.panel(panel, at)[..spec.terms],
+            clamp: (clamp.unwrap_or(0) + 127) << FIELD,
+            limit: !0,
+            beyond: false,
+            check: spec.overflows_perhaps(rows.significands(tile, at, spec.terms)),
+            valid: rows.valid(tile),
+        };
+        if clamp.is_none() {
+            let max_a = rows.max(tile, at, spec.terms);
+            let window = spec.window_of_words(max_a, weights.max(panel, at, spec.terms));
+            (operands.limit, operands.beyond) = (window.limit, window.beyond);
+        }
+        let mut words = [s.splat(0); R];
+        for (b, a) in operands.b.iter().zip(a_words) {
+            let b = P::words(s, s.load(&b.0), min_field);
+            for r in 0..R {
+                words[r] = s.max_halves(words[r], s.add(b, s.splat(a[r])));
+            }
+        }
+        let mut mended = half::<S, P, R, 0>(s, spec, &operands, &words, &mut self.c[0]);
+        if weights.n > panel * PANEL + 16 {
+            mended += half::<S, P, R, 1>(s, spec, &operands, &words, &mut self.c[1]);
         }
         mended
     }
@@ -193,9 +226,10 @@ fn half<S: Lanes, P: Pairs, const R: usize, const HALF: usize>(
     let none = s.splat(0);
     let top = s.splat((spec.highest() + 127) << FIELD);
     let (mut shift, mut worst) = ([none; R], none);
+    let fields = spec.fields(s, c);
     for r in 0..R {
         let words = if HALF == 0 { s.shl::<16>(words[r]) } else { s.and(words[r], s.splat(0xffff_0000)) };
-        let accumulator = s.add(s.and(c[r], s.splat(EXPONENT)), s.splat(127 << FIELD));
+        let accumulator = s.add(fields[r], s.splat(127 << FIELD));
         let exponent = s.max_unsigned(s.max_unsigned(words, accumulator), s.splat(operands.clamp));
         shift[r] = s.sub(top, exponent);
         worst = s.max_unsigned(worst, shift[r]);
@@ -230,11 +264,7 @@ fn half<S: Lanes, P: Pairs, const R: usize, const HALF: usize>(
             overflow = s.or(overflow, s.overflow(s.sub(sum[r], c[r]), c[r], sum[r]));
         }
     }
-    let mut out = [none; R];
-    for r in 0..R {
-        let value = s.mul(spec.converted(s, sum[r]), spec.scale(s, shift[r]));
-        out[r] = s.and(value, s.splat(spec.kept()));
-    }
+    let out = spec.results(s, &sum, &shift);
     if s.signs(overflow) != 0 && !spec.mutated(Mutation::NoOverflowCheck) {
         outside[..operands.valid.min(R)].fill(!0);
     }
@@ -295,14 +325,33 @@ fn multiply<S: Lanes, P: Pairs, const R: usize, const HALF: usize>(
         sum[0] = s.add(sum[0], odd);
         return;
     }
+    part::<S, P, R, HALF, 0>(s, a, b, shift, sum);
+    if S::PARTS == 2 {
+        part::<S, P, R, HALF, 1>(s, a, b, shift, sum);
+    }
+}
+
+/// The same for one part of the columns; the compiler drops the others.
+#[inline(always)]
+fn part<S: Lanes, P: Pairs, const R: usize, const HALF: usize, const PART: usize>(
+    s: S,
+    a: &[[u32; R]],
+    b: &[Line],
+    shift: &[S::V; R],
+    sum: &mut [S::V; R],
+) {
+    let mut out = *sum;
     for (k, a) in a.iter().enumerate() {
-        if k % 2 == HALF {
+        if k % 2 == HALF && PART == 0 {
             ahead(s, b, k);
         }
         let b = columns(s, P::STORAGE, b, k)[HALF];
         for r in 0..R {
-            sum[r] = s.add(sum[r], term(s, s.mul(b, s.splat(a[r])), shift[r]));
+            out[r] = s.add(out[r], term(s, s.mul(b, s.splat(a[r])), shift[r]));
         }
+    }
+    for r in 0..R {
+        sum[r] = s.part::<PART>(sum[r], out[r]);
     }
 }
 

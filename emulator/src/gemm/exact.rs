@@ -8,7 +8,7 @@ use super::tile::{self, GROUPS, Scratch, Tiles};
 use super::weights::{Line, PAD, PANEL, Weights};
 use crate::Error;
 use crate::format::Elem;
-use crate::mma::{Conversion, Instruction, Operation, TFdpa};
+use crate::mma::{Conversion, Fp8Split, Instruction, Operation, TFdpa};
 use crate::profile::Profile;
 use crate::simd::Level;
 use crate::simd::lanes;
@@ -40,9 +40,14 @@ use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize};
 #[derive(Clone, Copy, Debug)]
 pub struct Gemm {
     params: TFdpa,
+    /// Element types of A and B, as the instruction names them.
+    types: [Elem; 2],
     /// K of the instruction.
     k: usize,
     terms: usize,
+    promote: Option<usize>,
+    /// Whether FP8 elements are widened to f16 and issued as two steps.
+    through_f16: bool,
     level: Level,
     threads: usize,
 }
@@ -50,7 +55,7 @@ pub struct Gemm {
 /// What a product gave.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Product {
-    /// f32 bits of D, `(M, N)` row-major.
+    /// Bits of D, f32 or f16 as the instruction has it, `(M, N)` row-major.
     pub d: Vec<u32>,
     /// Steps of sixteen outputs in one block, in all.
     pub steps: u64,
@@ -89,28 +94,53 @@ impl Gemm {
     /// The product with the arithmetic of `instruction` on `profile`, on one thread and the fastest level of this machine.
     ///
     /// # Errors
-    /// [`Error::UnsupportedMma`] if the profile has no such instruction; [`Error::UnsupportedGemm`] unless it is a truncated fused dot-add
-    /// to f32.
+    /// [`Error::UnsupportedMma`] if the profile has no such instruction; [`Error::UnsupportedGemm`] unless it is a truncated fused dot-add,
+    /// or an FP8 instruction issued as two of f16.
     pub fn new(profile: &Profile, instruction: &Instruction) -> Result<Self, Error> {
         let unsupported = || Error::UnsupportedGemm { profile: profile.name, instruction: instruction.to_string() };
-        let Operation::TFdpa(params) = profile.mma(instruction)? else { return Err(unsupported()) };
         let k = instruction.shape.k as usize;
+        let (params, through_f16) = match profile.mma(instruction)? {
+            Operation::TFdpa(params) => (params, false),
+            Operation::Fp8ThroughF16(rule) if k == 32 && rule.split == Fp8Split::Pairs && rule.step.max_terms == 16 => {
+                (rule.step, true)
+            }
+            _ => return Err(unsupported()),
+        };
         let terms = k.min(params.max_terms);
         let narrow = |elem: Elem| elem.format().width <= 8;
-        let covered = matches!(params.conversion, Conversion::Rz32 | Conversion::RzE8m13)
-            && params.c == Elem::F32
+        // Inside the window a floor of f32 results must not matter, nor a user's floor leave the range of the careful path.
+        let (accumulator, highest) = match params.conversion {
+            Conversion::Rz32 | Conversion::RzE8m13 => (Elem::F32, -101),
+            Conversion::Rne16 | Conversion::Rne16Signed => (Elem::F16, 0),
+        };
+        let covered = params.c == accumulator
             && (1..=25).contains(&params.fraction)
             && matches!(terms, 4 | 8 | 16 | 32)
             && k.is_multiple_of(terms)
             && PAD.is_multiple_of(k)
             // i32 holds 16 products of any elements, and 32 where they are narrow or the unit is large.
             && (terms <= 16 || params.fraction < 24 || narrow(params.a) && narrow(params.b))
-            // Inside the window the floor must not matter, nor a user's floor leave the range of the careful path.
-            && params.floor.is_none_or(|floor| (-1000..=-101).contains(&floor));
+            && params.floor.is_none_or(|floor| (-1000..=highest).contains(&floor));
         if !covered {
             return Err(unsupported());
         }
-        Ok(Self { params, k, terms, level: Level::detect(), threads: 1 })
+        let types = [instruction.types.a, instruction.types.b];
+        let promote = through_f16.then_some(k);
+        Ok(Self { params, types, k, terms, promote, through_f16, level: Level::detect(), threads: 1 })
+    }
+
+    /// With partial sums, as FP8 kernels with slow accumulation have them: the instructions start from zero at every `every`th element of K,
+    /// and an ordinary f32 addition, to nearest even, takes what they come to into the accumulator.
+    ///
+    /// # Errors
+    /// [`Error::GemmOperand`] unless `every` is a multiple of the instruction's K that divides 256, and the accumulators are f32.
+    pub fn promoted(self, every: usize) -> Result<Self, Error> {
+        let fits = every.is_multiple_of(self.k) && every > 0 && 256_usize.is_multiple_of(every);
+        if !fits || self.params.c != Elem::F32 || self.through_f16 {
+            let problem = format!("partial sums of {every} products do not fit this instruction");
+            return Err(Error::GemmOperand { operand: "accumulators", problem });
+        }
+        Ok(Self { promote: Some(every), ..self })
     }
 
     /// On so many threads. They share the outputs, never a sum.
@@ -125,13 +155,13 @@ impl Gemm {
         Self { level, ..self }
     }
 
-    /// The arithmetic of one instruction.
+    /// The arithmetic of one step.
     #[must_use]
     pub fn params(&self) -> &TFdpa {
         &self.params
     }
 
-    /// `x w^T + c`; `c` is f32 bits, `(M, N)` row-major, `None` for zeros.
+    /// `x w^T + c`; `c` has the bits of D's type, `(M, N)` row-major, `None` for zeros.
     ///
     /// # Errors
     /// [`Error::GemmOperand`], naming the operand whose type or size does not fit.
@@ -139,7 +169,7 @@ impl Gemm {
         self.with(Mutation::Production, x, w, c)
     }
 
-    /// The products of ranges of K, each from accumulators of zero, as split-K kernels leave them: `out(at, values)` gets the f32 bits of up to
+    /// The products of ranges of K, each from accumulators of zero, as split-K kernels leave them: `out(at, values)` gets the bits of up to
     /// sixteen results of a row, all results once, in any order, on any of the threads. An empty range gives zeros.
     ///
     /// # Errors
@@ -154,7 +184,7 @@ impl Gemm {
         self.compute(Mutation::Production, x, w, None, ranges, &out).map(drop)
     }
 
-    /// `d = x w^T + d` on the calling thread, for many small products; `d` is f32 bits, `(M, N)` row-major.
+    /// `d = x w^T + d` on the calling thread, for many small products; `d` has the bits of D's type, `(M, N)` row-major.
     ///
     /// # Errors
     /// As [`Gemm::run`].
@@ -162,10 +192,11 @@ impl Gemm {
         let range = 0..x.k;
         self.check(x, w, Some(&*d), std::slice::from_ref(&range))?;
         let spec = self.spec(Mutation::Production, &range);
+        let x = self.arranged(x);
         let columns = if x.few() { PANEL } else { 2 * PANEL };
         for panel in 0..w.n.div_ceil(columns) {
             let job = Job { range: 0, panel, tiles: 0..x.tiles() };
-            space.start(x, w.n, &job, Some(&*d));
+            space.start(&spec, x, w.n, &job, Some(&*d));
             self.job(&spec, x, w, &job, space);
             for (line, at, count) in job.places(x, w.n) {
                 d[at.row * w.n + at.column..][..count].copy_from_slice(&space.d[line].0[..count]);
@@ -197,6 +228,7 @@ impl Gemm {
         out: &(dyn Fn(At, &[u32]) + Sync),
     ) -> Result<u64, Error> {
         self.check(x, w, c, ranges)?;
+        let x = self.arranged(x);
         let specs: Vec<Spec> = ranges.iter().map(|range| self.spec(mutation, range)).collect();
         let columns = if x.few() { PANEL } else { 2 * PANEL };
         let panels = w.n.div_ceil(columns);
@@ -220,7 +252,7 @@ impl Gemm {
                     break;
                 }
                 for job in (first..jobs.min(first + share)).map(job) {
-                    space.start(x, w.n, &job, c);
+                    space.start(&specs[job.range], x, w.n, &job, c);
                     mended += self.job(&specs[job.range], x, w, &job, &mut space);
                     job.places(x, w.n).for_each(|(line, at, count)| out(at, &space.d[line].0[..count]));
                 }
@@ -237,12 +269,28 @@ impl Gemm {
             // (An empty range may start anywhere.)
             range: range.start..if range.is_empty() { range.start } else { range.end.next_multiple_of(self.k) },
             min_fields: [min_field(self.params.a), min_field(self.params.b)],
+            promote: self.promote,
+            interleaved: self.through_f16,
             mutation,
         }
     }
 
+    /// The rows as the kernels need them: partial sums are a matter of the kernel of many rows.
+    fn arranged<'a>(&self, x: &'a Rows) -> &'a Rows {
+        let other = self.promote.is_some() && (x.few() || self.through_f16);
+        if other { x.arranged(self.through_f16) } else { x }
+    }
+
     /// C to D in the lines of `space`; how many steps left the fast path.
     fn job(&self, spec: &Spec, rows: &Rows, weights: &Weights, job: &Job, space: &mut Workspace) -> usize {
+        let mended = self.kernel(spec, rows, weights, job, space);
+        if !spec.plain() {
+            space.d.iter_mut().flat_map(|line| &mut line.0).for_each(|word| *word = spec.result(*word));
+        }
+        mended
+    }
+
+    fn kernel(&self, spec: &Spec, rows: &Rows, weights: &Weights, job: &Job, space: &mut Workspace) -> usize {
         let (panel, tiles) = (job.panel, job.tiles.clone());
         if rows.few() {
             let (d, _) = space.d.as_chunks_mut();
@@ -260,11 +308,12 @@ impl Gemm {
 
     fn check(&self, x: &Rows, w: &Weights, c: Option<&[u32]>, ranges: &[Range<usize>]) -> Result<(), Error> {
         let refuse = |operand, problem| Err(Error::GemmOperand { operand, problem });
-        if x.elem != self.params.a {
-            return refuse("rows", format!("the instruction takes {}, these are {}", self.params.a, x.elem));
+        let [a, b] = self.types;
+        if x.elem != a {
+            return refuse("rows", format!("the instruction takes {a}, these are {}", x.elem));
         }
-        if w.elem != self.params.b {
-            return refuse("weights", format!("the instruction takes {}, these are {}", self.params.b, w.elem));
+        if w.elem != b {
+            return refuse("weights", format!("the instruction takes {b}, these are {}", w.elem));
         }
         if x.k != w.k {
             return refuse("weights", format!("K is {} of the rows and {} of these", x.k, w.k));
@@ -286,13 +335,15 @@ impl Gemm {
 
 impl Workspace {
     /// Makes room for a job, from accumulators `c`, `(M, N)` row-major, or zeros.
-    fn start(&mut self, rows: &Rows, n: usize, job: &Job, c: Option<&[u32]>) {
+    fn start(&mut self, spec: &Spec, rows: &Rows, n: usize, job: &Job, c: Option<&[u32]>) {
         self.d.clear();
         self.d.resize(job.tiles.len() * rows.height * job.groups(rows), Line::ZERO);
         if let Some(c) = c {
             for (line, at, count) in job.places(rows, n) {
                 let from = at.row * n + at.column;
-                self.d[line].0[..count].copy_from_slice(&c[from..from + count]);
+                for (to, from) in self.d[line].0.iter_mut().zip(&c[from..from + count]) {
+                    *to = spec.held(*from);
+                }
             }
         }
     }

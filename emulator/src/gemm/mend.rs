@@ -4,7 +4,7 @@
 //! rounding decides a bit. Infinities and NaNs need no case of their own: IEEE rules give a sum that is NaN or an infinity exactly
 //! when the specification does.
 
-use super::spec::{MOST_TERMS, Spec};
+use super::spec::{LEAST_HALF, MOST_TERMS, Spec};
 use super::weights::Line;
 use crate::mma::{TFdpa, ZeroPolicy};
 use crate::simd::lanes::{Kernel, Lanes};
@@ -86,6 +86,7 @@ fn by_rows<S: Lanes, const R: usize>(s: S, work: &mut Work<'_>) {
     let TFdpa { fraction, zeros, floor, .. } = work.spec.params;
     let [min_a, min_b] = work.spec.min_fields;
     let rescale = work.spec.rescale();
+    let least = if work.spec.halves() { LEAST_HALF } else { 1 };
     let factor = f64::from_bits(u64::from(1023 + rescale) << 52);
     let splat = |value: i32| s.splat(value as u32);
     let (zero, floor) = match zeros {
@@ -104,7 +105,7 @@ fn by_rows<S: Lanes, const R: usize>(s: S, work: &mut Work<'_>) {
         }
         let mut largest = [zero; R];
         for r in 0..R {
-            largest[r] = exponents(s, s.load(&work.c[first + r].0), 1, 0, zero);
+            largest[r] = exponents(s, s.load(&work.c[first + r].0), least, 0, zero);
         }
         for (line, a) in work.b.iter().step_by(work.stride).zip(&a_exponents) {
             let b = exponents(s, s.load(&line.0), min_b, 0, zero);
@@ -136,7 +137,12 @@ fn by_rows<S: Lanes, const R: usize>(s: S, work: &mut Work<'_>) {
             }
             work.mended += 1;
             let value = s.mul_f64(sum[r], s.power(s.sub(largest[r], splat(fraction))));
-            s.store(converted(s, s.narrow_toward_zero(value), work.spec.kept()), &mut work.d[first + r].0);
+            let d = if work.spec.halves() {
+                work.spec.half(s, s.narrow_to_odd(value))
+            } else {
+                converted(s, s.narrow_toward_zero(value), work.spec.kept())
+            };
+            s.store(d, &mut work.d[first + r].0);
         }
     }
 }

@@ -5,8 +5,8 @@
 //! - [`Chain`]: one IEEE fused multiply-add an element in ascending K, on any machine and in any tiling the same bits.
 //! - [`Weights`] and [`Rows`]: B and A, packed once.
 //!
-//! Source: `fast-exact-mma` (sections 2 to 7, 10 and 11). Deliberately missing: f16 accumulators, FP8 that is issued as two f16 steps,
-//! f64 and block-scaled types, which [`crate::mma`] computes by reference.
+//! Source: `fast-exact-mma` (sections 2 to 7, 10 and 11), `gpu-arithmetic` 3.2, 3.3 and 3.6. Deliberately missing: f64 and block-scaled
+//! types, which [`crate::mma`] computes by reference.
 //!
 //! # How the tensor core is computed
 //! Lanes are columns. With `E` the alignment exponent of an output and `h = F - E`, a product costs four instructions:
@@ -24,6 +24,10 @@
 //! block is compared with the window, and what lies outside is computed again in f64 (`mend`), a row of sixteen outputs at a time. A
 //! zero operand takes part in no alignment that the window admits, so both zero policies give the same bits there, and no exponent floor
 //! reaches it.
+//!
+//! f16 accumulators are held as f32, exactly. Their sum becomes an f32 rounded to odd and that an f16 to nearest even, in integers; their
+//! exponent floor lies inside the window and is applied. Partial sums ([`Gemm::promoted`], and FP8 where it is issued as two f16 steps)
+//! start from zero and are added by IEEE additions.
 //!
 //! # Fused multiply-add
 //! `fma` of IEEE 754, to nearest even, *is* the definition of [`Chain`], not an approximation of something else: one rounding, the same on every

@@ -6,6 +6,7 @@ use super::weights::{PAD, RUN, largest};
 use crate::Error;
 use crate::format::Elem;
 use crate::threads;
+use std::sync::OnceLock;
 
 /// Rows of a tile where there are many.
 pub(super) const TALL: usize = 8;
@@ -13,6 +14,12 @@ pub(super) const TALL: usize = 8;
 const FEW: usize = 12;
 /// Rows of a tile there.
 const LOW: usize = 4;
+
+/// The k that is `at`th in the order of the steps of an instruction whose two steps take pairs of 32 in turn.
+#[inline(always)]
+pub(super) fn interleaved(at: usize) -> usize {
+    at & !31 | (at & 14) << 1 | at >> 3 & 2 | at & 1
+}
 
 /// The rows of a product, packed for it: `M` rows of A, each `K` elements.
 ///
@@ -34,6 +41,8 @@ pub struct Rows {
     /// The largest sum of significands of a row, in sixteenths, rounded up, by tile and run of k.
     sums: Vec<u8>,
     facts: Vec<Facts>,
+    /// The same rows as [`Rows::arranged`], by whether elements are widened to f16, once a product has asked for them.
+    other: [OnceLock<Box<Rows>>; 2],
 }
 
 impl Rows {
@@ -66,6 +75,7 @@ impl Rows {
             maxima: vec![0; tiles * k_pad / RUN],
             sums: vec![0; tiles * k_pad / RUN],
             facts: vec![Facts::NONE; tiles],
+            other: Default::default(),
         };
         let reader = Reader::new(elem);
         match elem {
@@ -110,6 +120,57 @@ impl Rows {
                 }
             }
         });
+    }
+
+    /// The same rows for the kernel of many, if they are not; and, where the instruction widens its elements to f16 first and its two
+    /// steps take pairs of k in turn, with the exponents that f16 has and in the order of the steps.
+    pub(super) fn arranged(&self, halves: bool) -> &Self {
+        self.other[usize::from(halves)].get_or_init(|| Box::new(self.arrange(halves)))
+    }
+
+    fn arrange(&self, halves: bool) -> Self {
+        let k_pad = self.k_pad;
+        let tiles = self.m.div_ceil(TALL);
+        let mut out = Self {
+            height: TALL,
+            values: vec![0; tiles * TALL * k_pad],
+            exponents: vec![0; tiles * TALL * k_pad],
+            maxima: vec![0; tiles * k_pad / RUN],
+            sums: vec![0; tiles * k_pad / RUN],
+            facts: vec![Facts::NONE; tiles],
+            other: Default::default(),
+            ..*self
+        };
+        let rescale = if small(self.elem) { RESCALE } else { 0 };
+        let smallest = min_field(if halves { Elem::F16 } else { self.elem }) - rescale;
+        for (row, tile) in (0..self.m).map(|row| (row, row / TALL)) {
+            for at in 0..k_pad {
+                let k = if halves { interleaved(at) } else { at };
+                let value = self.values[((row / self.height) * k_pad + k) * self.height + row % self.height];
+                let field = match field(value, smallest) {
+                    field @ (0 | 255) => field,
+                    field => field + rescale,
+                };
+                let to = (tile * k_pad + at) * TALL + row % TALL;
+                out.values[to] = value;
+                out.exponents[to] = field.saturating_sub(63) * 0x0101_0101;
+                if k < self.k {
+                    out.facts[tile].add(field);
+                }
+                let run = tile * k_pad / RUN + at / RUN;
+                out.maxima[run] = out.maxima[run].max(field as u8);
+            }
+            for run in 0..k_pad / RUN {
+                let significand = |at: usize| match out.values[(tile * k_pad + run * RUN + at) * TALL + row % TALL] {
+                    value if value << 1 == 0 => 0,
+                    value => value & 0x007f_ffff | 0x0080_0000,
+                };
+                let sum: u32 = (0..RUN).map(significand).sum();
+                let largest = &mut out.sums[tile * k_pad / RUN + run];
+                *largest = (*largest).max(sum.div_ceil(1 << 19) as u8);
+            }
+        }
+        out
     }
 
     /// Rows.

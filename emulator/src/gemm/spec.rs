@@ -2,7 +2,9 @@
 
 use super::element::{Facts, RESCALE, small};
 use super::weights::Line;
-use crate::mma::{Conversion, TFdpa};
+use crate::format::{Elem, f16_to_f32, narrow_f32};
+use crate::mma::{Conversion, TFdpa, ZeroPolicy, half};
+use crate::round::{Overflow, Rounding};
 use crate::simd::lanes::Lanes;
 use std::ops::Range;
 
@@ -40,6 +42,10 @@ pub(super) struct Spec {
     pub range: Range<usize>,
     /// The field that the subnormals of A share, and those of B.
     pub min_fields: [u32; 2],
+    /// Products of a partial sum that starts from zero and is added to the accumulator in f32; `None`: there are no partial sums.
+    pub promote: Option<usize>,
+    /// Whether the two steps of 32 products take pairs of k in turn.
+    pub interleaved: bool,
     pub mutation: Mutation,
 }
 
@@ -98,6 +104,58 @@ impl Spec {
         (127 + self.params.fraction) as u32 + self.rescale()
     }
 
+    /// Whether accumulators are f16. They are held as f32, exactly.
+    #[inline(always)]
+    pub(super) fn halves(&self) -> bool {
+        matches!(self.params.conversion, Conversion::Rne16 | Conversion::Rne16Signed)
+    }
+
+    /// Whether accumulators are f32 and come as they are: no rounding to f16, no addition that leaves any NaN.
+    pub(super) fn plain(&self) -> bool {
+        !self.halves() && self.promote.is_none()
+    }
+
+    /// C as accumulators are held.
+    pub(super) fn held(&self, bits: u32) -> u32 {
+        if self.halves() { f16_to_f32(bits as u16) } else { bits }
+    }
+
+    /// An accumulator as D.
+    pub(super) fn result(&self, held: u32) -> u32 {
+        match (self.halves(), held & 0x7fff_ffff > 0x7f80_0000) {
+            (true, true) => 0x7fff,
+            (true, false) => narrow_f32(held, Elem::F16.format(), Rounding::NearestEven, Overflow::ByRounding) as u32,
+            (false, true) => 0x7fff_ffff,
+            (false, false) => held,
+        }
+    }
+
+    /// The exponent fields that accumulators align by, in their place. f16 subnormals share one, and no alignment is below the floor.
+    #[inline(always)]
+    pub(super) fn fields<S: Lanes, const R: usize>(&self, s: S, c: &[S::V; R]) -> [S::V; R] {
+        let mut out = *c;
+        for r in 0..R {
+            out[r] = s.and(c[r], s.splat(EXPONENT));
+        }
+        if self.halves() {
+            for r in 0..R {
+                let field = s.max_unsigned(out[r], s.splat(LEAST_HALF << FIELD));
+                let field = s.where_nonzero(s.shl::<1>(c[r]), field, s.splat(0));
+                out[r] = s.max_unsigned(field, s.splat(self.floor() << FIELD));
+            }
+        }
+        out
+    }
+
+    /// The least alignment exponent of f16 results as a field, where there is a floor that the window may reach.
+    #[inline(always)]
+    pub(super) fn floor(&self) -> u32 {
+        match (self.params.zeros, self.params.floor) {
+            (ZeroPolicy::Exclude, Some(floor)) if self.halves() && floor >= -100 => (127 + floor) as u32,
+            _ => 0,
+        }
+    }
+
     /// The accumulator's term. `shift` is `F - E`, and the rescaling, in the place of the exponent field.
     ///
     /// Without rescaling the shift is not negative, and adding it to the field multiplies. With it, the accumulator's own shift may be:
@@ -131,6 +189,9 @@ impl Spec {
     /// unit at the clamp: at first because a nonzero one starts at or above the clamp, then because every step leaves a multiple of
     /// a unit at least as large. So the step returns the accumulator either way. Last, no alignment passes the window's upper edge: the sum
     /// of K products stays below it.
+    ///
+    /// f16 accumulators are rounded, so that argument does not hold for them. But a nonzero one has an exponent of at least -14, so where the
+    /// true E is below a lower clamp, there is no term at all, and either way the step returns 0. A floor above the clamp is true.
     pub(super) fn clamp<F: Form>(&self, a: Facts, b: Facts, c: Facts) -> Option<u32> {
         let (max_a, max_b) = (u32::from(a.max), u32::from(b.max));
         let clamp = self.raised(F::clamp(max_a, max_b));
@@ -142,8 +203,14 @@ impl Spec {
         // Without nonzero elements the minimum is 255, and the product is nothing.
         let nothing = a.max == 0 || b.max == 0;
         let products = nothing || u32::from(a.min) + u32::from(b.min) >= 127 + clamp;
-        // (Zeros alone beside huge partners may raise the clamp out of the window.)
-        let settled = bounded && products && u32::from(c.min) >= clamp && clamp <= self.highest();
+        let (settled, clamp) = if self.halves() {
+            // Nor must an accumulator become infinite: products come to less than 2^14, and rounding errs by no more than what is added.
+            let finite = max_a + max_b + 2 + growth < 127 + 127 + 15 && u32::from(c.max) < 127 + 14;
+            (bounded && finite && products && clamp <= LEAST_HALF, clamp.max(self.floor()))
+        } else {
+            // (Zeros alone beside huge partners may raise the clamp out of the window.)
+            (bounded && products && u32::from(c.min) >= clamp && clamp <= self.highest(), clamp)
+        };
         if self.mutated(Mutation::NoTracking) || settled && !self.mutated(Mutation::AlwaysTracking) {
             Some(clamp)
         } else {
@@ -199,6 +266,35 @@ impl Spec {
         s.to_float_toward_zero(sum)
     }
 
+    /// The sums of a block, converted and scaled: accumulators.
+    #[inline(always)]
+    pub(super) fn results<S: Lanes, const R: usize>(&self, s: S, sum: &[S::V; R], shift: &[S::V; R]) -> [S::V; R] {
+        let mut out = *sum;
+        if self.halves() {
+            for r in 0..R {
+                out[r] = self.half(s, s.mul(half::odd(s, sum[r]), self.scale(s, shift[r])));
+            }
+            return out;
+        }
+        for r in 0..R {
+            out[r] = s.mul(self.converted(s, sum[r]), self.scale(s, shift[r]));
+        }
+        if self.kept() != !0 {
+            for r in 0..R {
+                out[r] = s.and(out[r], s.splat(self.kept()));
+            }
+        }
+        out
+    }
+
+    /// An f32, exact or rounded to odd, as an f16 accumulator.
+    #[inline(always)]
+    pub(super) fn half<S: Lanes>(&self, s: S, value: S::V) -> S::V {
+        let bits = half::rounded(s, value);
+        let zero = if self.params.conversion == Conversion::Rne16Signed { bits } else { s.splat(0) };
+        s.widen_f16(s.where_nonzero(s.and(bits, s.splat(0x7fff)), bits, zero)).0
+    }
+
     /// The scale `2^(E - F)` of a shift.
     #[inline(always)]
     pub(super) fn scale<S: Lanes>(&self, s: S, shift: S::V) -> S::V {
@@ -210,6 +306,9 @@ impl Spec {
         if self.params.conversion == Conversion::RzE8m13 { !0x3ff } else { !0 }
     }
 }
+
+/// The f32 exponent field that f16 subnormals share with the smallest normal numbers.
+pub(super) const LEAST_HALF: u32 = 127 - 14;
 
 /// The facts of accumulators.
 pub(super) fn facts_of(lines: &[Line]) -> Facts {

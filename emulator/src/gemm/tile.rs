@@ -6,9 +6,10 @@
 
 use super::element::Facts;
 use super::mend::{Mend, ROWS, Work};
-use super::rows::{Rows, TALL};
+use super::rows::{self, Rows, TALL};
 use super::spec::{Bytes, EXPONENT, FIELD, Mutation, Spec, facts_of};
 use super::weights::{Line, PANEL, Storage, Weights};
+use crate::mma::half;
 use crate::simd::lanes::{Kernel, Lanes};
 use std::ops::Range;
 
@@ -60,7 +61,8 @@ impl Kernel for Tiles {
             .fold(Facts::NONE, |facts, panel| facts.and(weights.facts(panel)));
         call.scratch.clamps.clear();
         for (tile, d) in call.tiles.clone().zip(call.d.iter()) {
-            let c = facts_of(d.as_flattened());
+            // Partial sums start from zero.
+            let c = if spec.promote.is_some() { Facts::NONE } else { facts_of(d.as_flattened()) };
             call.scratch.clamps.push(spec.clamp::<Bytes>(rows.facts(tile), facts, c));
         }
         for k in spec.range.clone().step_by(CHUNK) {
@@ -90,7 +92,10 @@ fn expand<S: Lanes>(
 ) {
     let halves = [weights.panel(2 * panel, k), weights.panel(2 * panel + 1, k)];
     let (min_field, raise) = (s.splat(spec.min_fields[1]), spec.min_fields[1] > 1);
-    for (i, (values, bytes)) in values.iter_mut().zip(bytes).enumerate() {
+    for at in 0..values.len() {
+        // Where the halves of a run of k take turns, lines are taken in the order of the steps.
+        let i = if spec.interleaved { rows::interleaved(at) } else { at };
+        let (values, bytes) = (&mut values[at], &mut bytes[at]);
         let mut all = s.splat(0);
         for (half, lines) in halves.into_iter().enumerate() {
             let groups = if lines.is_empty() { [s.splat(0); 2] } else { columns(s, weights.storage, lines, i) };
@@ -165,6 +170,7 @@ impl Chunk<'_> {
         let (a, a_bytes) = rows.tile::<TALL>(tile, self.k, self.count);
         let valid = rows.valid(tile);
         let mut mended = 0;
+        let mut partial = [[Line::ZERO; GROUPS]; TALL];
         for at in (0..self.count).step_by(spec.terms) {
             let here = at..at + spec.terms;
             let mut operands = Operands {
@@ -181,19 +187,45 @@ impl Chunk<'_> {
             };
             if clamp.is_none() {
                 let max_a = rows.max(tile, self.k + at, spec.terms);
-                let mut max_b = self.weights.max(2 * self.panel, self.k + at, spec.terms);
+                // Both steps of a run, where they take turns: weights lie in the order of k.
+                let (from, terms) = if spec.interleaved { (at & !31, 32) } else { (at, spec.terms) };
+                let mut max_b = self.weights.max(2 * self.panel, self.k + from, terms);
                 if 2 * self.panel + 1 < self.weights.panels() {
-                    max_b = max_b.max(self.weights.max(2 * self.panel + 1, self.k + at, spec.terms));
+                    max_b = max_b.max(self.weights.max(2 * self.panel + 1, self.k + from, terms));
                 }
                 let window = spec.window_of_bytes(max_a, max_b);
                 (operands.limit, operands.beyond) = (window.limit, window.beyond);
             }
             for row in (0..valid).step_by(R) {
                 operands.row = row;
+                let d = if spec.promote.is_some() { &mut partial } else { &mut *d };
                 mended += step::<S, R>(s, spec, &operands, self.groups, d);
+            }
+            let end = self.k + at + spec.terms;
+            let done = end - spec.range.start;
+            if spec.promote.is_some_and(|every| done.is_multiple_of(every) || end == spec.range.end) {
+                promote(s, spec, &mut partial, d);
             }
         }
         mended
+    }
+}
+
+/// Adds partial sums to the accumulators, and starts others: IEEE additions to nearest even. That of f32 is its own definition here
+/// (`1 * partial + d`, rounded once); that of f16 is exact in f64, and rounded by integers.
+#[inline(always)]
+fn promote<S: Lanes>(s: S, spec: &Spec, partial: &mut [[Line; GROUPS]; TALL], d: &mut [[Line; GROUPS]; TALL]) {
+    let one = s.splat(127 << FIELD);
+    for (partial, d) in partial.as_flattened_mut().iter_mut().zip(d.as_flattened_mut()) {
+        let (a, b) = (s.load(&partial.0), s.load(&d.0));
+        let sum = if spec.halves() {
+            let exact = s.add_f64(s.widen(a), s.widen(b));
+            s.widen_f16(half::rounded(s, s.narrow_to_odd(exact))).0
+        } else {
+            s.fma(one, a, b)
+        };
+        s.store(sum, &mut d.0);
+        *partial = Line::ZERO;
     }
 }
 
@@ -261,7 +293,10 @@ fn group<S: Lanes, const R: usize, const G: usize>(
     let (mut c, mut shift, mut worst) = ([none; R], [none; R], none);
     for r in 0..R {
         c[r] = s.load(&d[r][G].0);
-        let exponent = s.max_unsigned(field_of::<S, G>(s, bytes[r]), s.and(c[r], s.splat(EXPONENT)));
+    }
+    let fields = spec.fields(s, &c);
+    for r in 0..R {
+        let exponent = s.max_unsigned(field_of::<S, G>(s, bytes[r]), fields[r]);
         shift[r] = s.sub(top, exponent);
         worst = s.max_unsigned(worst, shift[r]);
     }
@@ -300,15 +335,7 @@ fn group<S: Lanes, const R: usize, const G: usize>(
             overflow = s.or(overflow, s.overflow(s.sub(sum[r], c[r]), c[r], sum[r]));
         }
     }
-    let mut out = [none; R];
-    for r in 0..R {
-        out[r] = s.mul(spec.converted(s, sum[r]), spec.scale(s, shift[r]));
-    }
-    if spec.kept() != !0 {
-        for r in 0..R {
-            out[r] = s.and(out[r], s.splat(spec.kept()));
-        }
-    }
+    let out = spec.results(s, &sum, &shift);
     if s.signs(overflow) != 0 && !spec.mutated(Mutation::NoOverflowCheck) {
         outside[..operands.valid.saturating_sub(operands.row).min(R)].fill(!0);
     }
@@ -365,11 +392,31 @@ fn multiply<S: Lanes, const R: usize, const G: usize>(
     shift: &[S::V; R],
     sum: &mut [S::V; R],
 ) {
+    part::<S, R, G, 0>(s, a, b, sub, shift, sum);
+    if S::PARTS == 2 {
+        part::<S, R, G, 1>(s, a, b, sub, shift, sum);
+    }
+}
+
+/// The same for one part of the columns; the compiler drops the others.
+#[inline(always)]
+fn part<S: Lanes, const R: usize, const G: usize, const PART: usize>(
+    s: S,
+    a: &[[u32; TALL]],
+    b: &[[Line; GROUPS]],
+    sub: usize,
+    shift: &[S::V; R],
+    sum: &mut [S::V; R],
+) {
+    let mut out = *sum;
     for (b, a) in b.iter().zip(a) {
         let (b, a) = (s.load(&b[G].0), &a.as_chunks::<R>().0[sub]);
         for r in 0..R {
             // Each element of A once in this loop: the broadcast becomes part of the multiplication.
-            sum[r] = s.add(sum[r], term(s, s.mul(b, s.splat(a[r])), shift[r]));
+            out[r] = s.add(out[r], term(s, s.mul(b, s.splat(a[r])), shift[r]));
         }
+    }
+    for r in 0..R {
+        sum[r] = s.part::<PART>(sum[r], out[r]);
     }
 }

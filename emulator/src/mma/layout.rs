@@ -1,7 +1,7 @@
 //! Fragment layouts: which lane, register and half hold which matrix element (PTX ISA 9.7.14, `.row.col`).
 //!
 //! A *fragment* is one operand spread over the 32 lanes of a warp: `registers x 32` words of 32 bits. 16-bit elements sit two to a
-//! register, the lower-numbered one in the low half. Layouts are functions of (register, lane, part), never tables.
+//! register, 8-bit elements four and 4-bit integers eight, the lower-numbered ones in the low bits. Layouts are functions of (register, lane, part), never tables.
 
 use super::instruction::{Instruction, M8N8K4, Shape, Types};
 use crate::Error;
@@ -39,7 +39,9 @@ pub struct Layout {
 const fn parts(elem: Elem) -> Option<usize> {
     match elem {
         Elem::F16 | Elem::Bf16 => Some(2),
-        Elem::F32 | Elem::Tf32 => Some(1),
+        Elem::F32 | Elem::Tf32 | Elem::S32 => Some(1),
+        Elem::E4m3 | Elem::E5m2 | Elem::S8 | Elem::U8 => Some(4),
+        Elem::S4 | Elem::U4 => Some(8),
         _ => None,
     }
 }
@@ -48,13 +50,14 @@ impl Layout {
     /// The layout of `instruction`.
     ///
     /// # Errors
-    /// [`Error::UnsupportedLayout`] unless it is `mma.sync` m16n8kK or m8n8k4 of 16- or 32-bit elements.
+    /// [`Error::UnsupportedLayout`] unless it is `mma.sync` m16n8kK of 4 to 32 bits an element, without block scales, or m8n8k4.
     pub fn of(instruction: &Instruction) -> Result<Self, Error> {
         let Instruction { family, shape, types, modifier } = *instruction;
-        let known = [types.a, types.b, types.c, types.d].into_iter().all(|e| parts(e).is_some()) && types.a == types.b;
-        let warp = (shape.m, shape.n) == (16, 8)
-            && matches!(shape.k, 4 | 8 | 16)
-            && shape.k as usize >= 4 * parts(types.a).unwrap_or(4);
+        let known = [types.a, types.b, types.c, types.d].into_iter().all(|e| parts(e).is_some())
+            && types.a.format().width == types.b.format().width;
+        // Four lanes share a run of K, in one or two registers.
+        let run = 4 * parts(types.a).unwrap_or(4);
+        let warp = (shape.m, shape.n) == (16, 8) && [run, 2 * run].contains(&(shape.k as usize));
         let quad = shape == M8N8K4 && types.a == Elem::F16;
         if family == super::Family::Mma && modifier == super::Modifier::None && known && (warp || quad) {
             Ok(Self { shape, types, matrices: if quad { 4 } else { 1 } })
@@ -133,7 +136,7 @@ impl Layout {
 /// Part `part` of a register word, for `parts` elements a word.
 #[must_use]
 pub fn element(word: u32, parts: usize, part: usize) -> u32 {
-    if parts == 2 { word >> (16 * part) & 0xffff } else { word }
+    if parts == 1 { word } else { word >> (32 / parts * part) & ((1 << (32 / parts)) - 1) }
 }
 
 #[cfg(test)]

@@ -15,6 +15,7 @@ mod fast;
 mod fma_chain;
 mod fp8_through_f16;
 mod ftz_add_mul;
+pub(crate) mod half;
 mod instruction;
 mod integer;
 pub mod layout;

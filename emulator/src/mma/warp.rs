@@ -1,9 +1,9 @@
 //! One warp-level matrix instruction on registers.
 
-use super::fast::{Call, Path};
+use super::Operation;
+use super::fast::Fast;
 use super::instruction::{Instruction, Shape, Types};
 use super::layout::{LANES, Layout, Register, element};
-use super::{Operation, TFdpa};
 use crate::Error;
 use crate::profile::Profile;
 use crate::simd::Level;
@@ -12,14 +12,14 @@ use crate::simd::Level;
 ///
 /// Registers are `[u32; 32]`, one word a lane, in PTX fragment order ([`super::layout`]).
 ///
-/// **Bits.** Every level gives the bits of [`TFdpa::dot`] for every input, specials included.
+/// **Bits.** Every level gives the bits of [`Operation::dot`] for every input, specials included.
 #[derive(Clone, Copy, Debug)]
 pub struct WarpMma {
     layout: Layout,
-    params: TFdpa,
+    operation: Operation,
     level: Level,
     /// Absent where only the reference covers the instruction.
-    pub(super) fast: Option<Path>,
+    pub(super) fast: Option<Fast>,
 }
 
 impl WarpMma {
@@ -31,10 +31,7 @@ impl WarpMma {
         let instruction = Instruction::mma(shape, types);
         let operation = profile.mma(&instruction)?;
         let layout = Layout::of(&instruction)?;
-        let Operation::TFdpa(params) = operation else {
-            return Err(Error::UnsupportedLayout { instruction: instruction.to_string() });
-        };
-        Ok(Self { layout, params, level, fast: Path::new(&params, &layout, level) })
+        Ok(Self { layout, operation, level, fast: Fast::new(&operation, &layout, level) })
     }
 
     /// The fragment layout, which knows how many registers each operand takes.
@@ -79,8 +76,8 @@ impl WarpMma {
         if let Err(error) = self.check_registers(a.len(), b.len(), c.len(), d.len()) {
             panic!("{error}");
         }
-        match self.fast {
-            Some(path) => path.run(&mut Call { params: &self.params, a, b, c, d }),
+        match &self.fast {
+            Some(fast) => fast.run(a, b, c, d),
             None => self.run_reference(a, b, c, d),
         }
     }
@@ -101,11 +98,11 @@ impl WarpMma {
             for part in 0..parts {
                 for (r, register) in a.iter().enumerate() {
                     let p = layout.a(r, lane, part);
-                    rows[(p.matrix * m + p.row) * k + p.column] = element(register[lane], parts, part);
+                    rows[(p.matrix * m + p.row) * k + p.column] = u64::from(element(register[lane], parts, part));
                 }
                 for (r, register) in b.iter().enumerate() {
                     let p = layout.b(r, lane, part);
-                    columns[(p.matrix * n + p.column) * k + p.row] = element(register[lane], parts, part);
+                    columns[(p.matrix * n + p.column) * k + p.row] = u64::from(element(register[lane], parts, part));
                 }
             }
         }
@@ -126,8 +123,9 @@ impl WarpMma {
                     let p = layout.cd(td, r, lane, part);
                     let row = &rows[(p.matrix * m + p.row) * k..][..k];
                     let column = &columns[(p.matrix * n + p.column) * k..][..k];
-                    let out = self.params.dot(row, column, accumulators[(p.matrix * m + p.row) * n + p.column]);
-                    *word |= out << (16 * part);
+                    let c = u64::from(accumulators[(p.matrix * m + p.row) * n + p.column]);
+                    let out = self.operation.dot(row, column, c) as u32;
+                    *word |= out << (32 / layout.parts(td) * part);
                 }
             }
         }

@@ -86,10 +86,12 @@ pub fn run(args: Args) -> anyhow::Result<Outcome> {
 
 /// Every shape for the profile's main 16-bit type, every path and every type at one shape.
 fn cases(profile: &Profile) -> anyhow::Result<Vec<Case>> {
-    let formats: Vec<(Elem, Instruction)> = [Elem::Bf16, Elem::F16, Elem::Tf32, Elem::E4m3]
-        .into_iter()
-        .filter_map(|elem| instruction(profile, elem).map(|instruction| (elem, instruction)))
-        .collect();
+    let types = [Elem::Bf16, Elem::F16, Elem::Tf32].map(|elem| Types::new(elem, Elem::F32));
+    let of = |types| instructions(profile, types).next();
+    let mut formats: Vec<Instruction> =
+        types.into_iter().chain([Types::new(Elem::F16, Elem::F16)]).filter_map(of).collect();
+    // FP8 by every family: what computes it differs.
+    formats.extend(instructions(profile, Types::new(Elem::E4m3, Elem::F32)));
     let Some(&main) = formats.first() else { bail!("{} has no matrix product that is packed here", profile.name) };
     let cube = [512; 3];
     let mut out = Vec::new();
@@ -105,14 +107,13 @@ fn cases(profile: &Profile) -> anyhow::Result<Vec<Case>> {
     Ok(out)
 }
 
-/// The instruction of `profile` that multiplies `elem` to f32 with the largest K, if there is a packed product of one.
-fn instruction(profile: &Profile, elem: Elem) -> Option<Instruction> {
+/// The instructions of `profile` with these types that there is a packed product of: of each family and tile the one with the largest K.
+fn instructions(profile: &Profile, types: Types) -> impl Iterator<Item = Instruction> {
     let families = [(Family::Mma, 16, 8), (Family::Wgmma, 64, 8), (Family::Tcgen05, 128, 8), (Family::Mma, 8, 8)];
-    let of = |(family, m, n)| {
-        let mma = |k| Instruction::mma(Shape { m, n, k }, Types::new(elem, Elem::F32));
-        [32, 16, 8, 4].map(|k| Instruction { family, ..mma(k) })
-    };
-    families.into_iter().flat_map(of).find(|instruction| Gemm::new(profile, instruction).is_ok())
+    families.into_iter().filter_map(move |(family, m, n)| {
+        let of = |k| Instruction { family, ..Instruction::mma(Shape { m, n, k }, types) };
+        [32, 16, 8, 4].map(of).into_iter().find(|instruction| Gemm::new(profile, instruction).is_ok())
+    })
 }
 
 /// One row: both products of the same weights.
@@ -129,12 +130,8 @@ struct Case {
 }
 
 impl Case {
-    fn new(
-        profile: &Profile,
-        (elem, instruction): (Elem, Instruction),
-        shape: [usize; 3],
-        level: Level,
-    ) -> anyhow::Result<Self> {
+    fn new(profile: &Profile, instruction: Instruction, shape: [usize; 3], level: Level) -> anyhow::Result<Self> {
+        let elem = instruction.types.a;
         let (rows, chain_rows, weights) = match elem.format().width {
             8 => operands(elem, shape, |bits| bits as u8)?,
             16 => operands(elem, shape, |bits| bits as u16)?,
@@ -220,9 +217,9 @@ fn about_normal(state: &mut u64) -> f32 {
 }
 
 fn print_text(out: &mut dyn Write, report: &Report) -> io::Result<()> {
-    let mut table = table(["M x N x K", "type", "path", "exact GMAC/s", "f32 GMAC/s", "f32 / exact"]);
+    let mut table = table(["M x N x K", "instruction", "path", "exact GMAC/s", "f32 GMAC/s", "f32 / exact"]);
     for row in &report.rows {
-        let mut cells = vec![Cell::new(&row.shape), Cell::new(row.format), Cell::new(row.path)];
+        let mut cells = vec![Cell::new(&row.shape), Cell::new(&row.instruction), Cell::new(row.path)];
         let figures = [format!("{:.2}", row.exact_gmac_s), format!("{:.2}", row.f32_gmac_s)];
         cells.extend(figures.map(|x| Cell::new(x).set_alignment(CellAlignment::Right)));
         cells.push(Cell::new(format!("{:.2}", row.f32_over_exact)).set_alignment(CellAlignment::Right));

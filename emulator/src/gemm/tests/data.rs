@@ -110,7 +110,7 @@ pub(super) struct Data {
 }
 
 impl Data {
-    pub(super) fn new(kind: Kind, types: [Elem; 2], [m, n, k]: [usize; 3], seed: u64) -> Self {
+    pub(super) fn new(kind: Kind, types: [Elem; 2], accumulator: Elem, [m, n, k]: [usize; 3], seed: u64) -> Self {
         let mut random = Random(seed << 8 | kind as u64);
         let center = match kind {
             Kind::Huge => random.range(55, 66),
@@ -179,23 +179,32 @@ impl Data {
                 b.iter_mut().skip(i).step_by(k).for_each(|bits| *bits = number(types[1].format(), false, exponent, 1));
             }
         }
-        let c = Self::accumulators(kind, m * n, center, seed, &mut random);
+        let c = Self::accumulators(kind, accumulator.format(), m * n, center, seed, &mut random);
         Self { a, b, c }
     }
 
-    fn accumulators(kind: Kind, count: usize, center: i32, seed: u64, random: &mut Random) -> Vec<u32> {
-        let f32 = Elem::F32.format();
+    fn accumulators(
+        kind: Kind,
+        format: &Format,
+        count: usize,
+        center: i32,
+        seed: u64,
+        random: &mut Random,
+    ) -> Vec<u32> {
+        let half = format.width == 16;
         let of = |random: &mut Random| {
             let r = random.next();
             let exponent = 2 * center + random.range(-12, 12);
             match kind {
-                Kind::Bits => r as u32,
-                Kind::Special if random.one_in(300) => special(f32, random),
-                Kind::Maximal => number(f32, seed % 2 == 1, 6 + random.range(0, 2), !(r & 0xff)),
-                Kind::ZeroRows | Kind::Sparse | Kind::Tiny | Kind::ZeroTimesLarge if r & 2 == 2 => (r as u32 & 1) << 31,
-                Kind::Tiny if r & 4 == 4 => r as u32 & 0x80ff_ffff,
-                Kind::Boundary => number(f32, r & 1 == 1, random.range(0, 14), 1 << (r >> 8 & 31)),
-                _ => number(f32, r & 1 == 1, exponent, r >> 8),
+                Kind::Bits => r as u32 & (u32::MAX >> (32 - format.width)),
+                Kind::Special if random.one_in(300) => special(format, random),
+                Kind::Maximal => number(format, seed % 2 == 1, 6 + random.range(0, 2), !(r & 0xff)),
+                Kind::ZeroRows | Kind::Sparse | Kind::Tiny | Kind::ZeroTimesLarge if r & 2 == 2 => {
+                    (r as u32 & 1) << (format.width - 1)
+                }
+                Kind::Tiny if r & 4 == 4 => r as u32 & if half { 0x83ff } else { 0x80ff_ffff },
+                Kind::Boundary => number(format, r & 1 == 1, random.range(0, 14), 1 << (r >> 8 & 31)),
+                _ => number(format, r & 1 == 1, exponent, r >> 8),
             }
         };
         (0..count).map(|_| of(random)).collect()

@@ -3,6 +3,7 @@
 mod chain;
 mod data;
 mod mutants;
+mod partial;
 mod products;
 
 use super::spec::Mutation;
@@ -13,42 +14,56 @@ use crate::profile::Profile;
 use crate::simd::Level;
 use data::{Data, Kind};
 
+/// A profile, and an instruction by family, operand types, K and accumulator.
+type Case = (&'static str, Family, [Elem; 2], u32, Elem);
+
 /// Instructions of every width of block, unit, conversion and pair of types.
-const SUBJECTS: [(&str, Family, [Elem; 2], u32); 13] = [
-    ("sm_90", Family::Mma, [Bf16; 2], 16),
-    ("sm_80", Family::Mma, [Bf16; 2], 16),
-    ("sm_80", Family::Mma, [Bf16; 2], 8),
-    ("sm_90", Family::Wgmma, [F16; 2], 16),
-    ("sm_75", Family::Mma, [F16; 2], 8),
-    ("sm_70", Family::Mma, [F16; 2], 4),
-    ("sm_100", Family::Tcgen05, [F16, Bf16], 16),
-    ("sm_90", Family::Mma, [Tf32; 2], 8),
-    ("sm_80", Family::Mma, [Tf32; 2], 8),
-    ("sm_90", Family::Wgmma, [E4m3; 2], 32),
-    ("sm_89", Family::Mma, [E4m3, E5m2], 32),
-    ("sm_120", Family::Mma, [E4m3; 2], 32),
-    ("sm_100", Family::Tcgen05, [E5m2, E2m3], 32),
+const SUBJECTS: [Case; 16] = [
+    ("sm_90", Family::Mma, [Bf16; 2], 16, F32),
+    ("sm_80", Family::Mma, [Bf16; 2], 16, F32),
+    ("sm_80", Family::Mma, [Bf16; 2], 8, F32),
+    ("sm_90", Family::Wgmma, [F16; 2], 16, F32),
+    ("sm_75", Family::Mma, [F16; 2], 8, F32),
+    ("sm_70", Family::Mma, [F16; 2], 4, F32),
+    ("sm_100", Family::Tcgen05, [F16, Bf16], 16, F32),
+    ("sm_90", Family::Mma, [Tf32; 2], 8, F32),
+    ("sm_80", Family::Mma, [Tf32; 2], 8, F32),
+    ("sm_90", Family::Wgmma, [E4m3; 2], 32, F32),
+    ("sm_89", Family::Mma, [E4m3, E5m2], 32, F32),
+    ("sm_120", Family::Mma, [E4m3; 2], 32, F32),
+    ("sm_100", Family::Tcgen05, [E5m2, E2m3], 32, F32),
+    ("sm_90", Family::Mma, [F16; 2], 16, F16),
+    ("sm_80", Family::Mma, [F16; 2], 16, F16),
+    ("sm_89", Family::Mma, [E4m3, E5m2], 32, F16),
 ];
 
 struct Subject {
     gemm: Gemm,
     types: [Elem; 2],
+    accumulator: Elem,
     /// K of the instruction.
     k: usize,
 }
 
 impl Subject {
-    fn new((profile, family, types, k): (&str, Family, [Elem; 2], u32), policy: ZeroPolicy) -> Self {
+    fn new((profile, family, types, k, accumulator): Case, policy: ZeroPolicy) -> Self {
         let (m, n) = match (family, profile) {
             (Family::Mma, "sm_70") => (8, 8),
             (Family::Mma, _) => (16, 8),
             _ => (64, 8),
         };
         let [a, b] = types;
-        let instruction = Instruction { family, ..Instruction::mma(Shape { m, n, k }, Types { d: F32, a, b, c: F32 }) };
+        let instruction = Instruction {
+            family,
+            ..Instruction::mma(Shape { m, n, k }, Types { d: accumulator, a, b, c: accumulator })
+        };
         let profile = Profile::by_name(profile).unwrap().with_zero_policy(policy);
         let gemm = Gemm::new(&profile, &instruction).unwrap_or_else(|e| panic!("{e}"));
-        Self { gemm, types, k: k as usize }
+        Self { gemm, types, accumulator, k: k as usize }
+    }
+
+    fn data(&self, kind: Kind, shape: [usize; 3], seed: u64) -> Data {
+        Data::new(kind, self.types, self.accumulator, shape, seed)
     }
 
     fn pack(&self, data: &Data, [m, n, k]: [usize; 3]) -> (Rows, Weights) {

@@ -8,7 +8,7 @@ fn noticed_by(mutation: Mutation, level: Level, m: usize) -> Vec<Kind> {
     let shape = [m, 32, 96];
     let differs = |kind: &Kind| {
         (0..12).any(|seed| {
-            let data = Data::new(*kind, tested.types, shape, seed);
+            let data = tested.data(*kind, shape, seed);
             tested.run(&data, shape, true, level, mutation).d != tested.expected(&data, shape, true)
         })
     };

@@ -15,7 +15,7 @@ fn compare(seeds: std::ops::Range<u64>, shapes: &[[usize; 3]]) {
             let tested = Subject::new(subject, policy);
             for (i, kind) in Kind::ALL.into_iter().enumerate() {
                 let shape = shapes[(i + seed as usize) % shapes.len()];
-                let data = Data::new(kind, tested.types, shape, seed);
+                let data = tested.data(kind, shape, seed);
                 let c = !(seed / 2 + i as u64).is_multiple_of(3);
                 let expected = tested.expected(&data, shape, c);
                 for level in Level::available() {
@@ -59,7 +59,7 @@ fn ordinary_products_stay_on_the_fast_path_and_the_others_test_leaving_it() {
         for kind in Kind::ALL {
             let (mut steps, mut careful) = (0, 0);
             for seed in 0..8 {
-                let data = Data::new(kind, tested.types, shape, seed);
+                let data = tested.data(kind, shape, seed);
                 let product = tested.run(&data, shape, false, Level::detect(), Mutation::Production);
                 (steps, careful) = (steps + product.steps, careful + product.careful);
             }
@@ -68,6 +68,8 @@ fn ordinary_products_stay_on_the_fast_path_and_the_others_test_leaving_it() {
             println!("{subject:?} few {few} {kind:?}: {careful} of {steps} steps left the fast path");
             assert!(steps > 0);
             match kind {
+                // Sums that f16 accumulators do not hold, or might not: then the alignment of every block is looked at.
+                Kind::Boundary | Kind::Outliers | Kind::ZeroRows if tested.accumulator == F16 => {}
                 Kind::Normal | Kind::Outliers | Kind::Cancelling | Kind::Boundary | Kind::Sparse | Kind::ZeroRows => {
                     assert!(careful * 50 <= steps, "{subject:?} {kind:?}: {careful} of {steps}");
                 }
@@ -86,7 +88,7 @@ fn ordinary_products_stay_on_the_fast_path_and_the_others_test_leaving_it() {
 fn threads_change_nothing() {
     let tested = Subject::new(SUBJECTS[0], ZeroPolicy::Exclude);
     for shape in [[2, 300, 64], [40, 30, 64], [70, 200, 64], [1, 1, 16]] {
-        let data = Data::new(Kind::Restless, tested.types, shape, 3);
+        let data = tested.data(Kind::Restless, shape, 3);
         let (x, w) = tested.pack(&data, shape);
         let one = tested.gemm.run(&x, &w, Some(&data.c)).unwrap();
         assert_eq!(one.d, tested.expected(&data, shape, true));
@@ -99,11 +101,11 @@ fn threads_change_nothing() {
 /// Ranges of K are products of their own, from the same packed operands.
 #[test]
 fn a_range_of_k_is_the_product_of_its_part() {
-    let subjects = SUBJECTS.into_iter().filter(|(.., types, k)| *types == [Bf16; 2] && *k == 16);
+    let subjects = SUBJECTS.into_iter().filter(|(.., types, k, _)| *types == [Bf16; 2] && *k == 16);
     for (subject, (i, kind)) in subjects.flat_map(|s| Kind::ALL.into_iter().enumerate().map(move |kind| (s, kind))) {
         let tested = Subject::new(subject, ZeroPolicy::Exclude);
         let [m, n, k] = [[1, 40, 128], [3, 70, 144], [13, 65, 304], [33, 64, 1_000]][i % 4];
-        let data = Data::new(kind, tested.types, [m, n, k], 7);
+        let data = tested.data(kind, [m, n, k], 7);
         let (x, w) = tested.pack(&data, [m, n, k]);
         let ranges = [0..k, 16..64, 64..k, k..k, 48..48, 80..96, 0..16];
         for (level, threads) in Level::available().flat_map(|level| [(level, 1), (level, 3)]) {
@@ -139,7 +141,7 @@ fn accumulating_in_place_and_weights_by_columns_are_the_same_product() {
         for subject in [SUBJECTS[i % 2], SUBJECTS[6], SUBJECTS[7]] {
             let tested = Subject::new(subject, ZeroPolicy::Exclude);
             let [m, n, k] = [[1, 64, 32], [3, 70, 32], [16, 64, 64], [13, 65, 40]][i % 4];
-            let data = Data::new(kind, tested.types, [m, n, k], 9);
+            let data = tested.data(kind, [m, n, k], 9);
             let (x, w) = tested.pack(&data, [m, n, k]);
             let expected = tested.expected(&data, [m, n, k], true);
             let by_columns: Vec<u32> = (0..k * n).map(|i| data.b[i % n * k + i / n]).collect();
@@ -225,13 +227,15 @@ fn what_does_not_fit_is_refused_with_its_name() {
 
     let hopper = Profile::by_name("sm_90").unwrap();
     let shape = |k| Shape { m: 16, n: 8, k };
-    let half = Instruction::mma(shape(16), Types::new(F16, F16));
-    assert!(message(Gemm::new(hopper, &half).unwrap_err()).contains("no packed product"));
-    let fp8 = Instruction::mma(shape(32), Types::new(E4m3, F32));
-    assert!(matches!(Gemm::new(hopper, &fp8), Err(Error::UnsupportedGemm { .. })));
+    let fp8 = Instruction::mma(shape(16), Types::new(E4m3, F32));
+    assert!(message(Gemm::new(hopper, &fp8).unwrap_err()).contains("no packed product"));
     // A floor inside the window would be missed by it.
     let floor = |e| hopper.with_switches(|s| s.f32_floor.set(Some(e)));
     let bf16 = Instruction::mma(shape(16), Types::new(Bf16, F32));
-    assert!(Gemm::new(&floor(-100), &bf16).is_err());
+    assert!(matches!(Gemm::new(&floor(-100), &bf16), Err(Error::UnsupportedGemm { .. })));
     assert!(Gemm::new(&floor(-101), &bf16).is_ok());
+    let fp8 = Gemm::new(hopper, &Instruction::mma(shape(32), Types::new(E4m3, F32))).unwrap();
+    assert!(fp8.promoted(128).is_err());
+    let wgmma = Gemm::new(hopper, &bf16).unwrap();
+    assert!(wgmma.promoted(24).is_err() && wgmma.promoted(512).is_err() && wgmma.promoted(128).is_ok());
 }

@@ -4,9 +4,11 @@
 //! again no rounding decides a bit. Infinities and NaNs need no case of their own: IEEE rules give a sum that is NaN or an infinity
 //! exactly when the specification does.
 
+use super::accumulator::Accumulator;
 use super::kernel::N;
 use crate::mma::{TFdpa, ZeroPolicy};
 use crate::simd::lanes::{Kernel, Lanes};
+use std::marker::PhantomData;
 
 /// One step of a tile: inputs, and the results of some columns.
 pub(super) struct Work<'a> {
@@ -19,7 +21,7 @@ pub(super) struct Work<'a> {
     pub a: [[u32; 16]; 16],
     /// f32 bits of B by column, then k.
     pub b: [[u32; 16]; N],
-    /// f32 bits of C by column, lanes are rows.
+    /// f32 bits of the values of C by column, lanes are rows.
     pub c: [[u32; 16]; N],
     /// Which columns to compute.
     pub columns: [bool; N],
@@ -40,20 +42,20 @@ fn exponents<S: Lanes>(s: S, bits: S::V, min_field: u32, zero: S::V) -> S::V {
     s.where_nonzero(magnitude, s.sub(field, s.splat(127)), zero)
 }
 
-/// Computes the columns that the work asks for.
-pub(super) struct Careful;
+/// Computes the columns that the work asks for, as accumulators `C`.
+pub(super) struct Careful<C>(PhantomData<C>);
 
-impl Kernel for Careful {
+impl<C: Accumulator> Kernel for Careful<C> {
     type Call<'a> = Work<'a>;
 
     #[inline(always)]
     fn run<S: Lanes>(s: S, work: &mut Work<'_>) {
-        run(s, work);
+        run::<S, C>(s, work);
     }
 }
 
 #[inline(always)]
-fn run<S: Lanes>(s: S, work: &mut Work<'_>) {
+fn run<S: Lanes, C: Accumulator>(s: S, work: &mut Work<'_>) {
     let TFdpa { fraction, zeros, floor, .. } = *work.params;
     let (zero, floor) = match zeros {
         ZeroPolicy::SentinelMinus126 => (-126, NONE),
@@ -72,7 +74,7 @@ fn run<S: Lanes>(s: S, work: &mut Work<'_>) {
             continue;
         }
         let c = s.load(&work.c[n]);
-        let mut largest = exponents(s, c, 1, zero);
+        let mut largest = exponents(s, c, C::MIN_FIELD, zero);
         for k in 0..work.terms {
             let b = exponents(s, s.splat(work.b[n][k]), work.min_field, zero);
             largest = s.max(largest, s.add(a_exponents[k], b));
@@ -87,6 +89,6 @@ fn run<S: Lanes>(s: S, work: &mut Work<'_>) {
             sum = s.add_f64(sum, s.truncate_f64(s.mul_f64(product, up)));
         }
         let value = s.mul_f64(sum, s.power(s.sub(largest, splat(fraction))));
-        s.store(s.narrow_toward_zero(value), &mut work.d[n]);
+        s.store(C::converted_f64(s, work.params, value), &mut work.d[n]);
     }
 }

@@ -1,8 +1,9 @@
 //! The kernel: one text for every set of vector instructions.
 
 use super::Call;
+use super::accumulator::Accumulator;
 use super::careful::{Careful, Work};
-use super::operand::{A, B, Operand, halves};
+use super::operand::{A, B, Operand};
 use crate::mma::TFdpa;
 use crate::simd::lanes::{Kernel, Lanes};
 use std::marker::PhantomData;
@@ -47,8 +48,8 @@ impl Hooks for Production {
     }
 }
 
-/// T-FDPA of `2 * PAIRS` products in `BLOCKS` steps, of operands `T`, on m16n8.
-pub(super) struct Dense<T, H, const PAIRS: usize, const BLOCKS: usize>(PhantomData<(T, H)>);
+/// T-FDPA of `2 * PAIRS` products in `BLOCKS` steps, of operands `T` and accumulators `C`, on m16n8.
+pub(super) struct Dense<T, C, H, const PAIRS: usize, const BLOCKS: usize>(PhantomData<(T, C, H)>);
 
 /// What a step reads: operands taken apart, and whether one of them is beyond the limit.
 struct Operands<'a, V> {
@@ -57,14 +58,16 @@ struct Operands<'a, V> {
     beyond: bool,
 }
 
-impl<T: Operand, H: Hooks, const PAIRS: usize, const BLOCKS: usize> Kernel for Dense<T, H, PAIRS, BLOCKS> {
+impl<T: Operand, C: Accumulator, H: Hooks, const PAIRS: usize, const BLOCKS: usize> Kernel
+    for Dense<T, C, H, PAIRS, BLOCKS>
+{
     type Call<'a> = Call<'a>;
 
     #[inline(always)]
     fn run<S: Lanes>(s: S, call: &mut Call<'_>) {
-        let a = T::a::<S, PAIRS>(s, call.a);
+        let a = T::a::<S, PAIRS>(s, call.forms[0], call.a);
         let mut b = B { values: [[0; 16]; 8], words: [[0; 16]; 4] };
-        let mut largest = T::b::<S, PAIRS>(s, call.b, &mut b);
+        let mut largest = T::b::<S, PAIRS>(s, call.forms[1], call.b, &mut b);
         for words in &a.words[..PAIRS] {
             largest = s.max_halves(largest, *words);
         }
@@ -72,36 +75,11 @@ impl<T: Operand, H: Hooks, const PAIRS: usize, const BLOCKS: usize> Kernel for D
         let beyond = s.gt_unsigned(fold_halves(s, largest), limit) != 0 && H::NOTICE_LIMIT;
 
         let operands = Operands { a: &a, b: &b, beyond };
-        let mut c = load_accumulators(s, call);
+        let mut c = C::load(s, call);
         for block in 0..BLOCKS {
-            c = step::<S, T, H, PAIRS, BLOCKS>(s, call.params, &operands, &c, block);
+            c = step::<S, T, C, H, PAIRS, BLOCKS>(s, call.params, &operands, &c, block);
         }
-        store_accumulators(s, call, c);
-    }
-}
-
-/// C by columns of 16 rows.
-#[inline(always)]
-fn load_accumulators<S: Lanes>(s: S, call: &Call<'_>) -> [S::V; N] {
-    let mut out = [s.splat(0); N];
-    for odd in 0..2 {
-        let ([x, y], [z, w]) = (halves(s, call.c[odd]), halves(s, call.c[odd + 2]));
-        let columns = s.transpose([x, y, z, w]);
-        for i in 0..4 {
-            out[2 * i + odd] = columns[i];
-        }
-    }
-    out
-}
-
-#[inline(always)]
-fn store_accumulators<S: Lanes>(s: S, call: &mut Call<'_>, columns: [S::V; N]) {
-    for odd in 0..2 {
-        let rows = s.transpose_back([columns[odd], columns[odd + 2], columns[odd + 4], columns[odd + 6]]);
-        for (i, row) in rows.into_iter().enumerate() {
-            let (register, half) = (odd + i / 2 * 2, i % 2);
-            s.store(row, &mut call.d[register].as_chunks_mut::<16>().0[half]);
-        }
+        C::store(s, call, c);
     }
 }
 
@@ -117,7 +95,7 @@ struct Found<V> {
 
 /// One hardware step on the whole tile: C of the next.
 #[inline(always)]
-fn step<S: Lanes, T: Operand, H: Hooks, const PAIRS: usize, const BLOCKS: usize>(
+fn step<S: Lanes, T: Operand, C: Accumulator, H: Hooks, const PAIRS: usize, const BLOCKS: usize>(
     s: S,
     params: &TFdpa,
     operands: &Operands<'_, S::V>,
@@ -131,16 +109,21 @@ fn step<S: Lanes, T: Operand, H: Hooks, const PAIRS: usize, const BLOCKS: usize>
     let top = s.splat((params.fraction as u32 + 254) << FIELD);
     let none = s.splat(0);
     let mut found = Found { d: [none; N], shift: [none; N], overflow: [none; N] };
+    let floor = C::floor(params);
+    let mut values = [none; N];
     let (mut largest_shift, mut overflows) = (none, none);
     for n in 0..N {
+        values[n] = C::value(s, c[n]);
         let mut words = s.add(a.words[first], s.splat(b.words::<T>(first, n)));
         for pair in first + 1..first + pairs {
             words = s.max_halves(words, s.add(a.words[pair], s.splat(b.words::<T>(pair, n))));
         }
         let mut exponent = fold_halves(s, words);
         if H::ALIGN_ACCUMULATOR {
-            let accumulator = s.add(s.and(c[n], s.splat(0xff << FIELD)), s.splat(127 << FIELD));
-            exponent = s.max_unsigned(exponent, accumulator);
+            exponent = s.max_unsigned(exponent, s.add(C::field(s, values[n]), s.splat(127 << FIELD)));
+        }
+        if let Some(floor) = floor {
+            exponent = s.max_unsigned(exponent, s.splat((127 + floor) << FIELD));
         }
         let shift = s.sub(top, exponent);
         largest_shift = s.max_unsigned(largest_shift, shift);
@@ -149,23 +132,24 @@ fn step<S: Lanes, T: Operand, H: Hooks, const PAIRS: usize, const BLOCKS: usize>
         for k in 2 * first + 1..2 * (first + pairs) {
             products = s.add(products, term(s, s.mul(a.values[k], s.splat(b.value::<T>(k, n))), shift));
         }
-        let accumulator = term(s, c[n], shift);
+        let accumulator = term(s, values[n], shift);
         let sum = s.add(products, accumulator);
         // With fewer products than 16, i32 holds products and accumulator.
         if pairs == 8 {
             found.overflow[n] = s.overflow(products, accumulator, sum);
             overflows = s.or(overflows, found.overflow[n]);
         }
+        let scale = s.sub(s.splat(127 << FIELD), shift);
+        found.d[n] = C::converted(s, params, sum, scale);
         #[cfg(test)]
-        let converted = if H::CONVERT_TOWARD_ZERO { s.to_float_toward_zero(sum) } else { s.to_float_nearest(sum) };
-        #[cfg(not(test))]
-        let converted = s.to_float_toward_zero(sum);
-        found.d[n] = s.mul(converted, s.sub(s.splat(127 << FIELD), shift));
+        if !H::CONVERT_TOWARD_ZERO {
+            found.d[n] = s.mul(s.to_float_nearest(sum), scale);
+        }
         found.shift[n] = shift;
     }
     let outside = s.gt_unsigned(largest_shift, s.splat(WINDOW)) != 0;
     if outside || beyond || pairs == 8 && s.signs(overflows) != 0 {
-        mend::<S, T, H, PAIRS, BLOCKS>(s, params, operands, c, block, &mut found);
+        mend::<S, T, C, H, PAIRS, BLOCKS>(s, params, operands, &values, block, &mut found);
     } else {
         H::count(0);
     }
@@ -184,9 +168,9 @@ fn fold_halves<S: Lanes>(s: S, words: S::V) -> S::V {
     s.max_unsigned(s.shl::<16>(words), s.and(words, s.splat(0xffff_0000)))
 }
 
-/// Mends the outputs that do not count: those without a term are zero, columns with others are computed again.
+/// Mends the outputs that do not count, given the values of C: those without a term are zero, columns with others are computed again.
 #[inline(always)]
-fn mend<S: Lanes, T: Operand, H: Hooks, const PAIRS: usize, const BLOCKS: usize>(
+fn mend<S: Lanes, T: Operand, C: Accumulator, H: Hooks, const PAIRS: usize, const BLOCKS: usize>(
     s: S,
     params: &TFdpa,
     operands: &Operands<'_, S::V>,
@@ -238,13 +222,13 @@ fn mend<S: Lanes, T: Operand, H: Hooks, const PAIRS: usize, const BLOCKS: usize>
     }
     H::count(columns.iter().filter(|&&left| left).count());
     if columns.contains(&true) {
-        recompute::<S, T, PAIRS, BLOCKS>(s, params, operands, c, block, columns, found);
+        recompute::<S, T, C, PAIRS, BLOCKS>(s, params, operands, c, block, columns, found);
     }
 }
 
 /// Computes columns by the careful path.
 #[inline(always)]
-fn recompute<S: Lanes, T: Operand, const PAIRS: usize, const BLOCKS: usize>(
+fn recompute<S: Lanes, T: Operand, C: Accumulator, const PAIRS: usize, const BLOCKS: usize>(
     s: S,
     params: &TFdpa,
     operands: &Operands<'_, S::V>,
@@ -274,7 +258,7 @@ fn recompute<S: Lanes, T: Operand, const PAIRS: usize, const BLOCKS: usize>(
     for n in 0..N {
         s.store(c[n], &mut work.c[n]);
     }
-    s.outlined::<Careful>(&mut work);
+    s.outlined::<Careful<C>>(&mut work);
     for n in 0..N {
         if columns[n] {
             found.d[n] = s.load(&work.d[n]);

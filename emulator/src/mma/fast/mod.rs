@@ -1,6 +1,7 @@
 //! The fast path: one warp-level T-FDPA instruction with vectors, bit for bit.
 //!
-//! Covers f16, bf16 and TF32 operands with f32 accumulators, m16n8kK. Lanes are the 16 rows of the tile; a vector holds one k of A, and
+//! Covers f16, bf16 and TF32 operands with f32 accumulators, f16 operands with f16 accumulators, and 8-bit operands where they are widened
+//! to f16 ([`fp8`]), m16n8kK. Lanes are the 16 rows of the tile; a vector holds one k of A, and
 //! one element of B multiplies it. With `E` the alignment exponent of an output and `h = F - E`, a product costs four instructions:
 //!
 //! ```text
@@ -27,6 +28,9 @@
 //! 5. **i32 suffices** for the products (`4 * terms * 2^F <= 2^31`, and truncated significands stay below 4). Adding the accumulator can
 //!    overflow if that bound is tight (16 terms, 25 bits); the sign test of signed addition finds it.
 //!
+//! With f16 accumulators the end is another: the sum becomes an f32 rounded to odd, and that an f16 to nearest even, in integers
+//! ([`half`](super::half)). The exponent floor lies inside the window there, and is applied.
+//!
 //! Outputs outside the window without any nonzero term are zero. All others there, overflowed ones, and tiles with an operand beyond the
 //! limit (infinities and NaNs among them) take the [`careful`] path: the same sum in f64, which holds every product and every scale
 //! exactly, at a quarter of the speed.
@@ -37,29 +41,66 @@
 #![allow(clippy::needless_range_loop)] // Index loops of constant length read like the lanes they are, and always unroll.
 #![allow(unsafe_code)] // Only to call a kernel compiled for instructions that were detected.
 
+mod accumulator;
 mod careful;
+mod fp8;
 mod kernel;
 mod operand;
 #[cfg(test)]
 mod tests;
 
 use super::layout::{Layout, Register};
-use super::{Conversion, TFdpa, Types};
+use super::{Conversion, Operation, TFdpa};
 use crate::format::Elem;
 use crate::simd::Level;
 use crate::simd::lanes::{Kernel, portable};
 #[cfg(target_arch = "x86_64")]
 use crate::simd::lanes::{avx2, avx512};
+use accumulator::Accumulator;
+use fp8::TwoSteps;
 use kernel::{Dense, Hooks, Production};
-use operand::{Bf16, F16, Operand, Tf32};
+use operand::{Bf16, F16, Form, Fp8, Operand, Tf32};
 
 /// One instruction to execute.
 pub(super) struct Call<'a> {
     pub params: &'a TFdpa,
+    /// Of A and B, where they have 8 bits.
+    forms: [Form; 2],
     pub a: &'a [&'a Register],
     pub b: &'a [&'a Register],
     pub c: &'a [&'a Register],
     pub d: &'a mut [Register],
+}
+
+/// The fast path of an instruction.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Fast {
+    /// One kernel.
+    One { params: TFdpa, path: Path },
+    /// Two steps and an addition.
+    Two(TwoSteps),
+}
+
+impl Fast {
+    /// The fast path of `operation` on `level`, if there is one and the machine has the level.
+    pub(super) fn new(operation: &Operation, layout: &Layout, level: Level) -> Option<Self> {
+        match operation {
+            Operation::TFdpa(params) => {
+                Path::with::<Production>(params, layout, level).map(|path| Self::One { params: *params, path })
+            }
+            Operation::Fp8ThroughF16(rule) => TwoSteps::new(rule, layout, level).map(Self::Two),
+            _ => None,
+        }
+    }
+
+    /// `d = a b + c`, for as many registers as the layout says.
+    #[inline]
+    pub(super) fn run(&self, a: &[&Register], b: &[&Register], c: &[&Register], d: &mut [Register]) {
+        match self {
+            Self::One { params, path } => path.run(&mut Call { params, forms: [Form::NONE; 2], a, b, c, d }),
+            Self::Two(steps) => steps.run(a, b, c, d),
+        }
+    }
 }
 
 /// A compiled kernel. To call one, the machine must have the instructions it was compiled for.
@@ -70,11 +111,6 @@ type Compiled = unsafe fn(&mut Call<'_>);
 pub(super) struct Path(Compiled);
 
 impl Path {
-    /// The fast path for these parameters on `level`, if there is one and the machine has the level.
-    pub(super) fn new(params: &TFdpa, layout: &Layout, level: Level) -> Option<Self> {
-        Self::with::<Production>(params, layout, level)
-    }
-
     fn with<H: Hooks>(params: &TFdpa, layout: &Layout, level: Level) -> Option<Self> {
         if level > Level::detect() {
             return None;
@@ -84,20 +120,27 @@ impl Path {
 
     /// Executes `call`, which must have as many registers as the layout says.
     #[inline]
-    pub(super) fn run(self, call: &mut Call<'_>) {
+    fn run(self, call: &mut Call<'_>) {
         // SAFETY: `with` has seen that the machine has the level this was compiled for.
         unsafe { self.0(call) }
     }
 }
 
-fn compiled<H: Hooks>(params: &TFdpa, layout: &Layout, level: Level) -> Option<Compiled> {
-    let covered = params.conversion == Conversion::Rz32
-        && params.c == Elem::F32
-        && layout.matrices == 1
+/// Whether the kernels have this arithmetic.
+fn covers(params: &TFdpa) -> bool {
+    // Inside the window a floor of f32 results must not matter, nor a user's floor leave the range of the careful path.
+    let (elem, highest) = match params.conversion {
+        Conversion::Rz32 => (Elem::F32, params.fraction - 125),
+        Conversion::Rne16 | Conversion::Rne16Signed => (Elem::F16, 0),
+        Conversion::RzE8m13 => return false,
+    };
+    params.c == elem
         && (1..=25).contains(&params.fraction)
-        // Inside the window the floor must not matter, nor a user's floor leave the range of the careful path.
-        && params.floor.is_none_or(|floor| (-1000..=params.fraction - 125).contains(&floor));
-    if !covered {
+        && params.floor.is_none_or(|floor| (-1000..=highest).contains(&floor))
+}
+
+fn compiled<H: Hooks>(params: &TFdpa, layout: &Layout, level: Level) -> Option<Compiled> {
+    if !covers(params) || layout.matrices != 1 || layout.types.a != layout.types.b {
         return None;
     }
     let k = layout.shape.k as usize;
@@ -105,28 +148,30 @@ fn compiled<H: Hooks>(params: &TFdpa, layout: &Layout, level: Level) -> Option<C
     if !k.is_multiple_of(blocks) || (k / blocks != params.max_terms && blocks != 1) {
         return None;
     }
-    let Types { a, .. } = layout.types;
-    match (a, k, blocks) {
-        (Elem::Bf16, 16, 1) => at::<Bf16, H, 8, 1>(level),
-        (Elem::Bf16, 16, 2) => at::<Bf16, H, 8, 2>(level),
-        (Elem::Bf16, 8, 1) => at::<Bf16, H, 4, 1>(level),
-        (Elem::F16, 16, 1) => at::<F16, H, 8, 1>(level),
-        (Elem::F16, 16, 2) => at::<F16, H, 8, 2>(level),
-        (Elem::F16, 8, 1) => at::<F16, H, 4, 1>(level),
-        (Elem::Tf32, 8, 1) => at::<Tf32, H, 4, 1>(level),
-        (Elem::Tf32, 8, 2) => at::<Tf32, H, 4, 2>(level),
-        (Elem::Tf32, 4, 1) => at::<Tf32, H, 2, 1>(level),
+    match (layout.types.a, params.c, k, blocks) {
+        (Elem::Bf16, Elem::F32, 16, 1) => at::<Bf16, accumulator::F32, H, 8, 1>(level),
+        (Elem::Bf16, Elem::F32, 16, 2) => at::<Bf16, accumulator::F32, H, 8, 2>(level),
+        (Elem::Bf16, Elem::F32, 8, 1) => at::<Bf16, accumulator::F32, H, 4, 1>(level),
+        (Elem::F16, Elem::F32, 16, 1) => at::<F16, accumulator::F32, H, 8, 1>(level),
+        (Elem::F16, Elem::F32, 16, 2) => at::<F16, accumulator::F32, H, 8, 2>(level),
+        (Elem::F16, Elem::F32, 8, 1) => at::<F16, accumulator::F32, H, 4, 1>(level),
+        (Elem::F16, Elem::F16, 16, 1) => at::<F16, accumulator::F16, H, 8, 1>(level),
+        (Elem::F16, Elem::F16, 16, 2) => at::<F16, accumulator::F16, H, 8, 2>(level),
+        (Elem::F16, Elem::F16, 8, 1) => at::<F16, accumulator::F16, H, 4, 1>(level),
+        (Elem::Tf32, Elem::F32, 8, 1) => at::<Tf32, accumulator::F32, H, 4, 1>(level),
+        (Elem::Tf32, Elem::F32, 8, 2) => at::<Tf32, accumulator::F32, H, 4, 2>(level),
+        (Elem::Tf32, Elem::F32, 4, 1) => at::<Tf32, accumulator::F32, H, 2, 1>(level),
         _ => None,
     }
 }
 
-fn at<T: Operand, H: Hooks, const PAIRS: usize, const BLOCKS: usize>(level: Level) -> Option<Compiled> {
+fn at<T: Operand, C: Accumulator, H: Hooks, const PAIRS: usize, const BLOCKS: usize>(level: Level) -> Option<Compiled> {
     match level {
-        Level::Portable => Some(|call| Dense::<T, H, PAIRS, BLOCKS>::run(portable::Portable, call)),
+        Level::Portable => Some(|call| Dense::<T, C, H, PAIRS, BLOCKS>::run(portable::Portable, call)),
         #[cfg(target_arch = "x86_64")]
-        Level::Avx2 => Some(avx2::run::<Dense<T, H, PAIRS, BLOCKS>>),
+        Level::Avx2 => Some(avx2::run::<Dense<T, C, H, PAIRS, BLOCKS>>),
         #[cfg(target_arch = "x86_64")]
-        Level::Avx512 => Some(avx512::run::<Dense<T, H, PAIRS, BLOCKS>>),
+        Level::Avx512 => Some(avx512::run::<Dense<T, C, H, PAIRS, BLOCKS>>),
         #[cfg(not(target_arch = "x86_64"))]
         _ => None,
     }

@@ -1,5 +1,6 @@
 //! Operands taken apart: f32 values for the products, exponent words for the alignment.
 
+use crate::format::Elem;
 use crate::mma::layout::Register;
 use crate::simd::lanes::Lanes;
 
@@ -32,6 +33,20 @@ impl B {
     }
 }
 
+/// What 8-bit elements a register holds, and which of its four a step takes.
+#[derive(Clone, Copy)]
+pub(super) struct Form {
+    /// E4M3 or E5M2.
+    pub elem: Elem,
+    /// The upper two.
+    pub upper: bool,
+}
+
+impl Form {
+    /// Of operands that have no 8-bit elements.
+    pub(super) const NONE: Self = Self { elem: Elem::F16, upper: false };
+}
+
 /// An element type of A and B.
 ///
 /// The *exponent word* of an operand is the exponent field of its f32 value, in bits 7 to 14; 0 for a zero. Where the operand is
@@ -49,10 +64,10 @@ pub(super) trait Operand {
     }
 
     /// Takes A apart.
-    fn a<S: Lanes, const PAIRS: usize>(s: S, registers: &[&Register]) -> A<S::V>;
+    fn a<S: Lanes, const PAIRS: usize>(s: S, form: Form, registers: &[&Register]) -> A<S::V>;
 
     /// Takes B apart; returns the largest words of every lane.
-    fn b<S: Lanes, const PAIRS: usize>(s: S, registers: &[&Register], out: &mut B) -> S::V;
+    fn b<S: Lanes, const PAIRS: usize>(s: S, form: Form, registers: &[&Register], out: &mut B) -> S::V;
 
     /// Where [`B::values`] holds `B[k, 0]`; columns are 4 apart.
     fn value_offset(k: usize) -> usize;
@@ -75,14 +90,12 @@ fn columns<S: Lanes>(s: S, upper: &Register, lower: &Register) -> [S::V; 4] {
     s.transpose([a, b, c, d])
 }
 
-/// A 16-bit type, two to a word.
+/// A type of which a step takes two elements of a word.
 trait Packed {
     const MIN_FIELD: u32;
     const MAX_FIELD: u32;
-    /// Low halves and high halves as f32.
-    fn widen<S: Lanes>(s: S, pairs: S::V) -> (S::V, S::V);
-    /// Exponent words of both halves.
-    fn words<S: Lanes>(s: S, pairs: S::V) -> S::V;
+    /// The lower and the upper element as f32, and the exponent words of both.
+    fn apart<S: Lanes>(s: S, form: Form, words: S::V) -> (S::V, S::V, S::V);
 }
 
 /// bfloat16.
@@ -96,12 +109,8 @@ impl Packed for Bf16 {
     const MIN_FIELD: u32 = 1;
     const MAX_FIELD: u32 = 254;
     #[inline(always)]
-    fn widen<S: Lanes>(s: S, pairs: S::V) -> (S::V, S::V) {
-        (s.shl::<16>(pairs), s.and(pairs, s.splat(0xffff_0000)))
-    }
-    #[inline(always)]
-    fn words<S: Lanes>(s: S, pairs: S::V) -> S::V {
-        s.and(pairs, s.splat(0x7f80_7f80))
+    fn apart<S: Lanes>(s: S, _: Form, pairs: S::V) -> (S::V, S::V, S::V) {
+        (s.shl::<16>(pairs), s.and(pairs, s.splat(0xffff_0000)), s.and(pairs, s.splat(0x7f80_7f80)))
     }
 }
 
@@ -112,16 +121,47 @@ impl Packed for F16 {
     const MIN_FIELD: u32 = F16_REBIAS + 1;
     const MAX_FIELD: u32 = F16_REBIAS + 30;
     #[inline(always)]
-    fn widen<S: Lanes>(s: S, pairs: S::V) -> (S::V, S::V) {
-        s.widen_f16(pairs)
-    }
-    #[inline(always)]
-    fn words<S: Lanes>(s: S, pairs: S::V) -> S::V {
+    fn apart<S: Lanes>(s: S, _: Form, pairs: S::V) -> (S::V, S::V, S::V) {
         let field = s.shr::<3>(s.and(pairs, s.splat(0x7c00_7c00)));
         let field = s.max_halves(field, s.splat(0x0080_0080));
         let magnitude = s.and(pairs, s.splat(0x7fff_7fff));
-        s.add_where_nonzero_halves(magnitude, field, s.splat(F16_REBIAS << 7 | F16_REBIAS << 23))
+        let words = s.add_where_nonzero_halves(magnitude, field, s.splat(F16_REBIAS << 7 | F16_REBIAS << 23));
+        let (low, high) = s.widen_f16(pairs);
+        (low, high, words)
     }
+}
+
+/// E4M3 and E5M2 as the f16 that they are widened to, in instructions without an FP8 unit behind them.
+pub(super) struct Fp8;
+
+impl Packed for Fp8 {
+    const MIN_FIELD: u32 = F16_REBIAS + 1;
+    const MAX_FIELD: u32 = F16_REBIAS + 30;
+    #[inline(always)]
+    fn apart<S: Lanes>(s: S, form: Form, words: S::V) -> (S::V, S::V, S::V) {
+        let chosen = if form.upper { s.shr::<16>(words) } else { words };
+        let bytes = s.or(s.and(chosen, s.splat(0xff)), s.shl::<8>(s.and(chosen, s.splat(0xff00))));
+        let signs = s.shl::<8>(s.and(bytes, s.splat(0x0080_0080)));
+        let magnitudes = s.and(bytes, s.splat(0x007f_007f));
+        // As f16, E5M2 is the upper byte. E4M3 is 2^-8 times itself; its NaN needs the exponent of one.
+        let (halves, factor) = match form.elem {
+            Elem::E5m2 => (s.shl::<8>(magnitudes), 127 << 23),
+            _ => {
+                let nan = s.and(s.add(magnitudes, s.splat(0x0001_0001)), s.splat(0x0080_0080));
+                let nan = s.shl::<8>(s.sub(nan, s.shr::<7>(nan)));
+                (s.or(s.shl::<7>(magnitudes), nan), (127 + 8) << 23)
+            }
+        };
+        let (low, high) = s.widen_f16(s.or(halves, signs));
+        let (low, high) = (s.mul(low, s.splat(factor)), s.mul(high, s.splat(factor)));
+        let field = s.or(s.shr::<16>(s.and(low, s.splat(0x7f80_0000))), s.and(high, s.splat(0x7f80_0000)));
+        let field = s.max_halves(field, s.splat(Self::MIN_FIELD_WORDS));
+        (low, high, s.add_where_nonzero_halves(magnitudes, field, s.splat(0)))
+    }
+}
+
+impl Fp8 {
+    const MIN_FIELD_WORDS: u32 = <Self as Packed>::MIN_FIELD * 0x0080_0080;
 }
 
 macro_rules! packed {
@@ -131,27 +171,26 @@ macro_rules! packed {
             const MAX_FIELD: u32 = <Self as Packed>::MAX_FIELD;
 
             #[inline(always)]
-            fn a<S: Lanes, const PAIRS: usize>(s: S, registers: &[&Register]) -> A<S::V> {
+            fn a<S: Lanes, const PAIRS: usize>(s: S, form: Form, registers: &[&Register]) -> A<S::V> {
                 let mut out = A { values: [s.splat(0); 16], words: [s.splat(0); 8] };
                 for quarter in 0..PAIRS / 4 {
                     let pairs = columns(s, registers[2 * quarter], registers[2 * quarter + 1]);
                     for i in 0..4 {
                         let pair = 4 * quarter + i;
-                        (out.values[2 * pair], out.values[2 * pair + 1]) = Self::widen(s, pairs[i]);
-                        out.words[pair] = Self::words(s, pairs[i]);
+                        (out.values[2 * pair], out.values[2 * pair + 1], out.words[pair]) =
+                            Self::apart(s, form, pairs[i]);
                     }
                 }
                 out
             }
 
             #[inline(always)]
-            fn b<S: Lanes, const PAIRS: usize>(s: S, registers: &[&Register], out: &mut B) -> S::V {
+            fn b<S: Lanes, const PAIRS: usize>(s: S, form: Form, registers: &[&Register], out: &mut B) -> S::V {
                 let mut largest = s.splat(0);
                 for r in 0..PAIRS / 4 {
                     let loaded = halves(s, registers[r]);
                     for i in 0..2 {
-                        let (even, odd) = Self::widen(s, loaded[i]);
-                        let words = Self::words(s, loaded[i]);
+                        let (even, odd, words) = Self::apart(s, form, loaded[i]);
                         s.store(even, &mut out.values[4 * r + i]);
                         s.store(odd, &mut out.values[4 * r + 2 + i]);
                         s.store(words, &mut out.words[2 * r + i]);
@@ -176,6 +215,7 @@ macro_rules! packed {
 
 packed!(Bf16);
 packed!(F16);
+packed!(Fp8);
 
 impl Tf32 {
     #[inline(always)]
@@ -195,7 +235,7 @@ impl Operand for Tf32 {
     const MAX_FIELD: u32 = 254;
 
     #[inline(always)]
-    fn a<S: Lanes, const PAIRS: usize>(s: S, registers: &[&Register]) -> A<S::V> {
+    fn a<S: Lanes, const PAIRS: usize>(s: S, _: Form, registers: &[&Register]) -> A<S::V> {
         let mut out = A { values: [s.splat(0); 16], words: [s.splat(0); 8] };
         for quarter in 0..PAIRS / 2 {
             let values = columns(s, registers[2 * quarter], registers[2 * quarter + 1]);
@@ -212,7 +252,7 @@ impl Operand for Tf32 {
     }
 
     #[inline(always)]
-    fn b<S: Lanes, const PAIRS: usize>(s: S, registers: &[&Register], out: &mut B) -> S::V {
+    fn b<S: Lanes, const PAIRS: usize>(s: S, _: Form, registers: &[&Register], out: &mut B) -> S::V {
         let mut largest = s.splat(0);
         for r in 0..PAIRS / 2 {
             let loaded = halves(s, registers[r]);

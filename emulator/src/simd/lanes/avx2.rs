@@ -45,14 +45,11 @@ type D = [__m256d; 4];
 #[inline(always)]
 fn toward_zero(a: __m256i) -> __m256i {
     op!({
+        // A conversion to nearest rounds up only if the first bit it drops is set. That bit lies where the leading one comes to after
+        // a shift by 24: clear it. (-2^31 is its own magnitude and its own negative, and converts to itself.)
         let magnitude = _mm256_abs_epi32(a);
-        let nearest = _mm256_cvtepi32_ps(magnitude);
-        // To nearest is wrong only where it rounded up. Then the way back exceeds the magnitude, also where it wraps at 2^31, and one
-        // less in the bits is the float below. (-2^31 is its own magnitude here, and converts to itself.)
-        let back = _mm256_cvttps_epi32(nearest);
-        let wrong = _mm256_srai_epi32::<31>(_mm256_sub_epi32(magnitude, back));
-        let fixed = _mm256_add_epi32(_mm256_castps_si256(nearest), wrong);
-        _mm256_or_si256(fixed, _mm256_and_si256(a, _mm256_set1_epi32(i32::MIN)))
+        let cut = _mm256_andnot_si256(_mm256_srli_epi32::<24>(magnitude), magnitude);
+        _mm256_castps_si256(_mm256_cvtepi32_ps(_mm256_sign_epi32(cut, a)))
     })
 }
 
@@ -103,6 +100,23 @@ fn narrow(a: __m256d) -> __m256i {
     })
 }
 
+/// Four f64 rounded to odd, as [`narrow`] lays them out.
+#[inline(always)]
+fn narrow_odd(a: __m256d) -> __m256i {
+    op!({
+        let bits = _mm256_castpd_si256(a);
+        let magnitude = _mm256_srli_epi64::<1>(_mm256_slli_epi64::<1>(bits));
+        let cut = _mm256_srli_epi64::<29>(_mm256_sub_epi64(magnitude, _mm256_set1_epi64x((1023 - 127) << 52)));
+        let lost = above(_mm256_and_si256(bits, _mm256_set1_epi64x((1 << 29) - 1)), 0);
+        let odd = _mm256_or_si256(cut, _mm256_and_si256(lost, _mm256_set1_epi64x(1)));
+        let finite = _mm256_and_si256(odd, above(magnitude, 0));
+        let infinity = _mm256_blendv_epi8(finite, _mm256_set1_epi64x(0x7f80_0000), above(magnitude, (2047 << 52) - 1));
+        let out = _mm256_blendv_epi8(infinity, _mm256_set1_epi64x(0x7fc0_0000), above(magnitude, 2047 << 52));
+        let sign = _mm256_and_si256(_mm256_srli_epi64::<32>(bits), _mm256_set1_epi64x(1 << 31));
+        _mm256_permutevar8x32_epi32(_mm256_or_si256(out, sign), _mm256_setr_epi32(0, 2, 4, 6, 0, 2, 4, 6))
+    })
+}
+
 /// `2^(field - 1023)` for four fields.
 #[inline(always)]
 fn power_of(field: __m128i) -> __m256d {
@@ -150,7 +164,12 @@ impl Lanes for Avx2 {
     type V = V;
     type D = D;
     const ROWS: usize = 4;
+    const PARTS: usize = 2;
 
+    #[inline(always)]
+    fn part<const PART: usize>(self, into: V, from: V) -> V {
+        if PART == 0 { [from[0], into[1]] } else { [into[0], from[1]] }
+    }
     #[inline(always)]
     fn load(self, from: &[u32; 16]) -> V {
         let pointer = from.as_ptr().cast::<__m256i>();
@@ -376,6 +395,13 @@ impl Lanes for Avx2 {
         op!([
             _mm256_blend_epi32::<0xf0>(narrow(a[0]), narrow(a[1])),
             _mm256_blend_epi32::<0xf0>(narrow(a[2]), narrow(a[3])),
+        ])
+    }
+    #[inline(always)]
+    fn narrow_to_odd(self, a: D) -> V {
+        op!([
+            _mm256_blend_epi32::<0xf0>(narrow_odd(a[0]), narrow_odd(a[1])),
+            _mm256_blend_epi32::<0xf0>(narrow_odd(a[2]), narrow_odd(a[3])),
         ])
     }
     #[cfg(test)]

@@ -38,7 +38,12 @@ impl Lanes for Avx512 {
     type V = __m512i;
     type D = D;
     const ROWS: usize = 8;
+    const PARTS: usize = 1;
 
+    #[inline(always)]
+    fn part<const PART: usize>(self, _: __m512i, from: __m512i) -> __m512i {
+        from
+    }
     #[inline(always)]
     fn load(self, from: &[u32; 16]) -> __m512i {
         // SAFETY: as `op`; the reference covers the 64 bytes read, unaligned.
@@ -248,6 +253,16 @@ impl Lanes for Avx512 {
             let all = _mm512_mask_mov_epi32(all, nan(a[0]) | nan(a[1]) << 8, _mm512_set1_epi32(0x7fff_ffff));
             let magnitude = _mm512_slli_epi32::<1>(all);
             _mm512_maskz_mov_epi32(_mm512_test_epi32_mask(magnitude, magnitude), all)
+        })
+    }
+    #[inline(always)]
+    fn narrow_to_odd(self, a: D) -> __m512i {
+        op!({
+            let half = |a: __m512d| _mm512_cvt_roundpd_ps::<{ _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC }>(a);
+            let lost = |a: __m512d| u16::from(_mm512_cmp_pd_mask::<_CMP_NEQ_OQ>(a, _mm512_cvtps_pd(half(a))));
+            let low = _mm512_castsi256_si512(_mm256_castps_si256(half(a[0])));
+            let all = _mm512_inserti64x4::<1>(low, _mm256_castps_si256(half(a[1])));
+            _mm512_mask_or_epi32(all, lost(a[0]) | lost(a[1]) << 8, all, _mm512_set1_epi32(1))
         })
     }
     #[cfg(test)]

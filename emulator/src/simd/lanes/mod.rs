@@ -51,8 +51,12 @@ pub(crate) trait Lanes: Copy {
     type V: Copy;
     type D: Copy;
 
-    /// Rows of sixteen accumulators that stay in registers beside as many scales.
+    /// Rows of sixteen accumulators that stay in registers beside as many scales, one part of each at a time.
     const ROWS: usize;
+    /// Registers of a vector. Where it is two, loops with many vectors in flight run once for each, so that all of a part fit.
+    const PARTS: usize;
+    /// `from` in the lanes of part `PART`, else `into`.
+    fn part<const PART: usize>(self, into: Self::V, from: Self::V) -> Self::V;
 
     fn load(self, from: &[u32; 16]) -> Self::V;
     fn store(self, v: Self::V, to: &mut [u32; 16]);
@@ -118,6 +122,9 @@ pub(crate) trait Lanes: Copy {
     fn truncate_f64(self, a: Self::D) -> Self::D;
     /// To f32 by the rules of a tensor core's final conversion: toward zero, both zeros to +0, infinity from 2^128 on, NaN to `7fffffff`.
     fn narrow_toward_zero(self, a: Self::D) -> Self::V;
+    /// To f32, what is inexact rounded to odd: to the neighbour whose last bit is set. Zeros keep their sign, an infinity stays one, a NaN
+    /// stays a NaN. Other magnitudes are at least `2^-126` and below `2^128`.
+    fn narrow_to_odd(self, a: Self::D) -> Self::V;
     #[cfg(test)]
     fn store_f64(self, a: Self::D, to: &mut [f64; 16]);
 

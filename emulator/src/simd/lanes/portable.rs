@@ -79,6 +79,12 @@ impl Lanes for Portable {
     type V = V;
     type D = [f64; 16];
     const ROWS: usize = 4;
+    const PARTS: usize = 1;
+
+    #[inline(always)]
+    fn part<const PART: usize>(self, _: V, from: V) -> V {
+        from
+    }
 
     #[inline(always)]
     fn load(self, from: &[u32; 16]) -> V {
@@ -306,6 +312,19 @@ impl Lanes for Portable {
         let mut out = [0; 16];
         for i in 0..16 {
             out[i] = narrow(a[i]);
+        }
+        out
+    }
+    #[inline(always)]
+    fn narrow_to_odd(self, a: [f64; 16]) -> V {
+        let mut out = [0; 16];
+        for i in 0..16 {
+            let bits = a[i].to_bits();
+            let magnitude = bits << 1 >> 1;
+            let cut = (magnitude.wrapping_sub((1023 - 127) << 52) >> 29) as u32 | u32::from(magnitude << 35 != 0);
+            let special = if magnitude > 2047 << 52 { 0x7fc0_0000 } else { 0x7f80_0000 };
+            let finite = if magnitude == 0 { 0 } else { cut };
+            out[i] = (bits >> 63 << 31) as u32 | if magnitude >= 2047 << 52 { special } else { finite };
         }
         out
     }

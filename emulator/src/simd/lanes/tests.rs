@@ -160,6 +160,42 @@ fn f64_operations_agree_with_plain_rust() {
     assert!(Portable.truncate_f64([f64::NAN; 16])[0].is_nan());
 }
 
+/// f64 rounded to odd: a sum of two f32 of nearby size, which f64 holds, against the definition.
+struct Odd;
+
+impl Kernel for Odd {
+    type Call<'a> = ();
+
+    fn run<S: Lanes>(s: S, (): &mut ()) {
+        for seed in 0..4_000 {
+            let (mut a, mut b) = (small_floats(2 * seed), small_floats(2 * seed + 1));
+            a[seed as usize % 16] = [0, 0x8000_0000, 0x7f80_0000, 0xff80_0000, 0x7fff_ffff][seed as usize % 5];
+            b[seed as usize % 16] = a[seed as usize % 16];
+            let mut out = [0; 16];
+            s.store(s.narrow_to_odd(s.add_f64(s.widen(s.load(&a)), s.widen(s.load(&b)))), &mut out);
+            for i in 0..16 {
+                let exact = f64::from(f32::from_bits(a[i])) + f64::from(f32::from_bits(b[i]));
+                let found = f32::from_bits(out[i]);
+                if exact.is_nan() {
+                    assert!(found.is_nan());
+                } else if f64::from(exact as f32) == exact {
+                    assert_eq!(out[i], (exact as f32).to_bits(), "{exact:e}");
+                } else {
+                    // The neighbour of the exact value whose last bit is set.
+                    assert_eq!(out[i] & 1, 1, "{exact:e}");
+                    let [below, above] = [out[i] - 1, out[i] + 1].map(|bits| f64::from(f32::from_bits(bits)).abs());
+                    assert!(below < exact.abs() && exact.abs() < above && (found < 0.0) == (exact < 0.0), "{exact:e}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn rounding_to_odd_keeps_what_was_lost() {
+    on_every_level::<Odd>();
+}
+
 /// The fused multiply-add, by the integer code of the scalar operation.
 struct Fused;
 

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::mma::fast::at;
-use crate::mma::fast::operand;
+use crate::mma::fast::{accumulator, operand};
 
 macro_rules! mutant {
     ($name:ident, $($change:tt)*) => {
@@ -23,8 +23,8 @@ mutant!(ConvertedToNearest, const CONVERT_TOWARD_ZERO: bool = false;);
 
 /// The kinds of tile on which Hopper's bf16 kernel with `H` differs from the reference.
 fn noticed_by<H: Hooks>(level: Level) -> Vec<Kind> {
-    let subject = Subject::new(("sm_90", M16N8K16, Bf16), ZeroPolicy::Exclude);
-    let path = Path(at::<operand::Bf16, H, 8, 1>(level).unwrap());
+    let subject = Subject::new(("sm_90", M16N8K16, Bf16, F32), ZeroPolicy::Exclude);
+    let path = Path(at::<operand::Bf16, accumulator::F32, H, 8, 1>(level).unwrap());
     let differs = |kind: &Kind| {
         (0..TILES).any(|seed| {
             let tile = Tile::new(&subject.layout, *kind, seed as u64);

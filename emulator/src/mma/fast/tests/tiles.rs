@@ -105,7 +105,7 @@ impl Tile {
         let (m, n, k) = (layout.shape.m as usize, layout.shape.n as usize, layout.shape.k as usize);
         let mut random = Random(seed << 8 | kind as u64);
         let ab = layout.types.a.format();
-        let cd = Elem::F32.format();
+        let cd = layout.types.c.format();
         let f16 = layout.types.a == Elem::F16;
         let mut a = vec![vec![0; k]; m];
         let mut b = vec![vec![0; k]; n];
@@ -183,12 +183,15 @@ impl Tile {
         for element in c.iter_mut().flatten() {
             let r = random.next();
             let exponent = 2 * center + random.range(-12, 12);
+            let half = cd.width == 16;
             *element = match kind {
-                Kind::Bits => r as u32,
+                Kind::Bits => r as u32 & (u32::MAX >> (32 - cd.width)),
                 Kind::Special if random.one_in(60) => special(cd, &mut random),
                 Kind::Maximal => number(cd, seed % 2 == 1, 6 + random.range(0, 2), !(r & 0xff)),
-                Kind::Zero | Kind::Sparse | Kind::Tiny | Kind::ZeroTimesLarge if r & 2 == 2 => (r as u32 & 1) << 31,
-                Kind::Tiny if r & 4 == 4 => r as u32 & 0x80ff_ffff,
+                Kind::Zero | Kind::Sparse | Kind::Tiny | Kind::ZeroTimesLarge if r & 2 == 2 => {
+                    (r as u32 & 1) << (cd.width - 1)
+                }
+                Kind::Tiny if r & 4 == 4 => r as u32 & if half { 0x83ff } else { 0x80ff_ffff },
                 Kind::Boundary => number(cd, r & 1 == 1, random.range(0, 14), 1 << (r >> 8 & 31)),
                 _ => number(cd, r & 1 == 1, exponent, r >> 8),
             };
