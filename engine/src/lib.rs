@@ -14,6 +14,7 @@ pub mod kernels;
 pub mod kv;
 pub mod model;
 pub mod ops;
+pub mod parallel;
 pub mod policy;
 pub mod rope;
 pub mod runtime;

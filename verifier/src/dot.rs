@@ -53,3 +53,13 @@ pub fn chain(x: &[u16], w: &[u16]) -> u32 {
     let wide = |bits: u16| scalar::widen_bf16(bits);
     x.iter().zip(w).fold(0, |sum, (x, w)| scalar::fma::<F32>(wide(*x), wide(*w), sum, Mods::RN))
 }
+
+/// Results of ranks as an all-reduce adds them: each rounded to bf16, then one sum in ascending order. f32 bits.
+///
+/// **Bits.** As those of [`dot`].
+pub fn all_reduce(parts: &[u32]) -> u32 {
+    let rounded = |bits: &u32| scalar::widen_bf16(scalar::convert::<F32, scalar::Bf16>(*bits, Mods::RN));
+    let mut parts = parts.iter().map(rounded);
+    let first = parts.next().unwrap_or(0);
+    parts.fold(first, |sum, part| scalar::add::<F32>(sum, part, Mods::RN))
+}

@@ -16,6 +16,7 @@ use engine::device::{Device, EmulatedDevice};
 use engine::kernels::{PAGE, Units};
 use engine::kv::Slot;
 use engine::model::Model;
+use engine::parallel::{Division, RANKS};
 use engine::policy::{self, Dispatch, Mode};
 use engine::runtime::{Engine, Limits, pages_for};
 use engine::step::{Group, Logits, Observe, StepOutput, StepPlan};
@@ -67,6 +68,10 @@ impl AtHand {
     pub fn prepare(&self, record: &Record) -> Result<Prepared, Error> {
         let profile = &record.stack.device.profile;
         let mode = Mode::from_policy(&record.stack.dispatch_policy);
+        // A degree that this engine cannot run is compared as one rank, and so disagrees.
+        let declared = record.parallelism.known().map_or(1, |p| p.tensor);
+        let division = Division::new(&self.model.config, declared).or_else(|_| Division::new(&self.model.config, 1));
+        let division = division.map_err(failed)?;
         let (mut identity, mut replayer) = (Vec::new(), None);
         let device = match (self.devices)(profile) {
             Ok(device) => Some(device),
@@ -76,7 +81,8 @@ impl AtHand {
         match (device, mode) {
             (Some(device), Some(mode)) => {
                 let limits = limits(record, self.model.config.max_positions);
-                let engine = Engine::new(self.model.clone(), device, mode, limits).map_err(failed)?;
+                let engine =
+                    Engine::parallel(self.model.clone(), device, mode, limits, division.ranks).map_err(failed)?;
                 identity.extend(identity::compare(record, &engine)?);
                 if identity.iter().all(|f| f.agrees || f.field == identity::KERNEL_NAMES) {
                     replayer = Some(Box::new(EngineReplayer {
@@ -85,6 +91,7 @@ impl AtHand {
                         profiles: self.profiles.clone(),
                         mode,
                         limits,
+                        division,
                         places: places(&self.model.config),
                     }) as Box<dyn Replayer>);
                 }
@@ -115,6 +122,7 @@ struct EngineReplayer {
     profiles: Vec<String>,
     mode: Mode,
     limits: Limits,
+    division: Division,
     places: Vec<TensorPlace>,
 }
 
@@ -135,11 +143,11 @@ impl EngineReplayer {
     fn altered(&self, change: &WeightChange) -> Result<Arc<Model>, ReplayError> {
         let unknown = |what: String| ReplayError::Unknown { what };
         let mut model = match change {
-            WeightChange::None => return Ok(self.model.clone()),
+            WeightChange::None | WeightChange::Divided(_) => return Ok(self.model.clone()),
             _ => Model::clone(&self.model),
         };
         match change {
-            WeightChange::None => {}
+            WeightChange::None | WeightChange::Divided(_) => {}
             WeightChange::Quantised(id) => {
                 let scheme = Scheme::from_id(id).ok_or_else(|| unknown(format!("quantisation {id}")))?;
                 model.weights.quantise(&model.config, scheme);
@@ -194,13 +202,18 @@ impl EngineReplayer {
 impl Replayer for EngineReplayer {
     fn start(&self, machine: &Machine) -> Result<Box<dyn Run + '_>, ReplayError> {
         let device = (self.devices)(&machine.profile)?;
-        let engine = Engine::new(self.altered(&machine.weights)?, device, self.mode, self.limits).map_err(failed)?;
+        let model = self.altered(&machine.weights)?;
+        let ranks = match machine.weights {
+            WeightChange::Divided(ranks) => ranks,
+            _ => self.division.ranks,
+        };
+        let engine = Engine::parallel(model, device, self.mode, self.limits, ranks).map_err(failed)?;
         Ok(Box::new(EngineRun { engine, slots: BTreeMap::new(), kept: BTreeMap::new() }))
     }
 
     fn policy(&self, shape: &Shape) -> Result<Splits, ReplayError> {
         let shape = policy::Shape { rows: shape.rows, logits_rows: shape.logits_rows, max_kv: shape.longest_kv };
-        Ok(named(&policy::dispatch(self.mode, &self.model.config, shape)))
+        Ok(named(&policy::dispatch(self.mode, &self.division.shard, shape)))
     }
 
     fn splittable(&self) -> Vec<String> {
@@ -214,6 +227,11 @@ impl Replayer for EngineReplayer {
         self.profiles.clone()
     }
 
+    fn degrees(&self) -> Vec<u32> {
+        let possible = |ranks: &u32| *ranks != self.division.ranks && Division::new(&self.model.config, *ranks).is_ok();
+        RANKS.into_iter().filter(possible).collect()
+    }
+
     fn schemes(&self) -> Vec<String> {
         Scheme::ALL.iter().map(|s| s.id().to_owned()).collect()
     }
@@ -221,7 +239,7 @@ impl Replayer for EngineReplayer {
     /// Numerically, split-K is which 16-blocks a slice holds. More slices than the blocks fill are empty and add `+0.0` to sums that a
     /// tensor core never leaves at `-0.0`.
     fn canonical(&self, splits: &Splits) -> Splits {
-        let p = Padded::of(&self.model.config);
+        let p = Padded::of(&self.division.shard);
         let depths =
             [("qkv", p.hidden), ("o_proj", p.attn), ("gate_up", p.hidden), ("down", p.ffn), ("lm_head", p.hidden)];
         depths.iter().fold(splits.clone(), |splits, (op, k)| {
@@ -268,11 +286,20 @@ impl Replayer for EngineReplayer {
     }
 
     fn dot(&self, profile: &str, op: Op, x: &[u16], w: &[u16], splits: u32) -> Result<u32, ReplayError> {
-        let (x, w) = (self.padded(op, x), self.padded(op, w));
-        match self.mode.units() {
-            Units::Special => crate::dot::dot(profile, &x, &w, splits),
-            Units::Ieee => Ok(crate::dot::chain(&x, &w)),
+        let one = |x: &[u16], w: &[u16]| {
+            let (x, w) = (self.padded(op, x), self.padded(op, w));
+            match self.mode.units() {
+                Units::Special => crate::dot::dot(profile, &x, &w, splits),
+                Units::Ieee => Ok(crate::dot::chain(&x, &w)),
+            }
+        };
+        if self.division.ranks == 1 || !matches!(op, Op::OProj | Op::Down) {
+            return one(x, w);
         }
+        // Each rank has its columns.
+        let width = x.len().div_ceil(self.division.ranks as usize).max(1);
+        let parts = x.chunks(width).zip(w.chunks(width)).map(|(x, w)| one(x, w));
+        Ok(crate::dot::all_reduce(&parts.collect::<Result<Vec<_>, _>>()?))
     }
 
     fn embeddings(&self, bits: &[u16]) -> Vec<u32> {

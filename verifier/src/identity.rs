@@ -9,7 +9,7 @@ use crate::result::{IdentityField, Unverified};
 use engine::journal;
 use engine::runtime::Engine;
 use engine::scheduler::Settings;
-use record::inference::{DeviceKind, Finish, Parallelism, Record, Stack};
+use record::inference::{DeviceKind, Finish, Record, Stack};
 use record::{Digest, Fact};
 use serde::Serialize;
 
@@ -70,10 +70,11 @@ pub fn compare(record: &Record, engine: &Engine) -> Result<Vec<IdentityField>, E
         r.as_ref().map_or_else(|| "none".to_owned(), |r| format!("{} theta {:08x}", r.table, r.theta.0))
     };
     fields.extend(fact("rotary table", &s.rope, &t.rope, rope));
-    let single = Fact::Known(Parallelism::single());
-    fields.extend(fact("parallelism", &record.parallelism, &single, |p| {
+    let parallelism = Fact::Known(ours.parallelism);
+    fields.extend(fact("parallelism", &record.parallelism, &parallelism, |p| {
+        let algorithm = p.collectives.as_ref().and_then(|c| c.algorithm.known().cloned()).unwrap_or_default();
         format!(
-            "tensor {} pipeline {} expert {} data {} sequence {}",
+            "tensor {} pipeline {} expert {} data {} sequence {} {algorithm}",
             p.tensor, p.pipeline, p.expert, p.data, p.sequence
         )
     }));

@@ -66,6 +66,8 @@ pub enum WeightChange {
     Quantised(String),
     /// One bit of one element flipped.
     Bit(WeightBit),
+    /// Divided over so many tensor-parallel ranks; one of [`Replayer::degrees`].
+    Divided(u32),
 }
 
 /// One bit of one weight.
@@ -353,6 +355,11 @@ pub trait Replayer {
 
     /// Hardware profiles that can be emulated.
     fn profiles(&self) -> Vec<String>;
+
+    /// Other numbers of tensor-parallel ranks that can be supposed.
+    fn degrees(&self) -> Vec<u32> {
+        Vec::new()
+    }
 
     /// Quantisation schemes that can be supposed.
     fn schemes(&self) -> Vec<String>;

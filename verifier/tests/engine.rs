@@ -183,6 +183,39 @@ fn a_portable_record_matches_by_any_replay_and_shows_no_hardware() {
     assert_eq!(r.verdict, Verdict::Unverifiable, "{}", r.headline);
 }
 
+/// The number of tensor-parallel ranks is a fact of the record: replayed as declared, and found out where it is not.
+#[test]
+fn tensor_parallel_ranks_show_in_the_bits() {
+    let on = |mode, ranks, claims_ranks| Serving { mode, ranks, claims_ranks, new_tokens: 2, ..Serving::default() };
+    for mode in engine::Mode::ALL {
+        let served = on(mode, 2, 2).serve();
+        assert_eq!(served.record.parallelism.known().map(|p| p.tensor), Some(2));
+        let r = served.audit();
+        assert_eq!(r.verdict, Verdict::Match, "{mode:?} {:#?}", r.claims);
+    }
+    for (ranks, claimed) in [(2, 1), (1, 2)] {
+        let r = on(engine::Mode::Invariant, ranks, claimed).serve().audit();
+        assert_eq!(r.verdict, Verdict::Mismatch, "{:#?}", r.claims);
+        let Some(Cause::OtherDivision { ranks: found, origin, .. }) = r.causes.first() else {
+            panic!("{:#?}", r.causes)
+        };
+        assert_eq!((*found, origin.as_deref()), (ranks, Some("o_proj of layer 0")));
+    }
+    // Degrees that the model cannot be divided into, and collectives that are not ours, are not verified.
+    let alter = |change: fn(&mut record::inference::Parallelism)| {
+        let mut served = on(engine::Mode::Invariant, 2, 2).serve();
+        let mut parallelism = served.record.parallelism.known().cloned().unwrap();
+        change(&mut parallelism);
+        served.record.parallelism = record::Fact::Known(parallelism);
+        served.audit_on(&AtHand::emulated(model(), 2, None), &Options::default(), false).verdict
+    };
+    assert_eq!(alter(|p| p.tensor = 5), Verdict::Unverifiable);
+    let ring = |p: &mut record::inference::Parallelism| {
+        p.collectives.as_mut().unwrap().algorithm = record::Fact::Known("ring".into());
+    };
+    assert_eq!(alter(ring), Verdict::Unverifiable);
+}
+
 #[test]
 fn what_is_not_at_hand_is_unverifiable() {
     let mut other = Serving { new_tokens: 1, ..Serving::default() }.serve();

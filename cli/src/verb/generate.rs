@@ -62,6 +62,10 @@ pub struct Args {
     #[arg(long, value_name = "SM", default_value = "sm_90", value_parser = argument::profile)]
     profile: String,
 
+    /// Tensor-parallel ranks to simulate: 1, 2, 4 or 8
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = argument::count(1, 8))]
+    tensor_parallel: u32,
+
     /// Requests served together
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = argument::count(1, MAX_BATCH))]
     batch: u32,
@@ -318,7 +322,7 @@ fn engine(args: &Args, model: &Arc<Model>, requests: &[Request]) -> anyhow::Resu
     let slots = u32::try_from((args.batch as usize).min(requests.len())).context("--batch")?;
     let limits = Limits { slots, pages: pages_for(slots, longest), ..Limits::default() };
     let device = Box::new(args.emulation.device(&args.profile)?);
-    Ok(Engine::new(model.clone(), device, args.mode, limits)?)
+    Ok(Engine::parallel(model.clone(), device, args.mode, limits, args.tensor_parallel)?)
 }
 
 fn declare(args: &Args, log: &Log, nonce: &str, batch: &[Request]) -> anyhow::Result<Vec<Declared>> {

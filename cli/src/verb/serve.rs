@@ -42,6 +42,10 @@ pub struct Args {
     #[arg(long, value_name = "SM", env = "LASTBIT_PROFILE", value_parser = argument::profile)]
     profile: Option<String>,
 
+    /// Tensor-parallel ranks to simulate: 1, 2, 4 or 8 [default: 1]
+    #[arg(long, value_name = "N", env = "LASTBIT_TENSOR_PARALLEL", value_parser = argument::count(1, 8))]
+    tensor_parallel: Option<u32>,
+
     /// Log to append to (made by `lastbit log init`)
     #[arg(long, value_name = "DIR", env = "LASTBIT_LOG_DIR", conflicts_with = "no_log")]
     log: Option<PathBuf>,
@@ -109,6 +113,7 @@ struct File {
     model: Option<PathBuf>,
     mode: Option<String>,
     profile: Option<String>,
+    tensor_parallel: Option<u32>,
     log: Option<PathBuf>,
     key: Option<PathBuf>,
     no_log: bool,
@@ -216,7 +221,8 @@ fn engine(args: &Args, file: &File) -> anyhow::Result<Engine> {
     };
     let model = Arc::new(source::model(args.model.as_deref().or(file.model.as_deref()))?);
     let device = Box::new(args.emulation.device(&profile)?);
-    Ok(Engine::new(model, device, mode, limits)?)
+    let ranks = args.tensor_parallel.or(file.tensor_parallel).unwrap_or(1);
+    Ok(Engine::parallel(model, device, mode, limits, ranks)?)
 }
 
 /// Keys from the file and from `LASTBIT_API_KEYS`.

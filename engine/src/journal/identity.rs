@@ -7,6 +7,7 @@ use super::schedule::{kernel_table, scheduler};
 use crate::error::Result;
 use crate::kernels::PAGE;
 use crate::model::Model;
+use crate::parallel::{ALL_REDUCE, Division};
 use crate::rope;
 use crate::runtime::Engine;
 use crate::scheduler::Settings;
@@ -87,6 +88,22 @@ pub fn stack(engine: &Engine, settings: Settings) -> Result<rec::Stack> {
             theta: F32Bits::new(config.rope_theta as f32),
         })),
     })
+}
+
+/// How layers are divided over ranks, and what adds up their results.
+pub fn parallelism(division: &Division) -> rec::Parallelism {
+    let collectives = rec::Collectives {
+        rank_order: (0..division.ranks).collect(),
+        algorithm: Fact::Known(ALL_REDUCE.into()),
+        protocol: Fact::Known("memory".into()),
+        channels: Fact::Known(1),
+        fused: Fact::Known(false),
+    };
+    rec::Parallelism {
+        tensor: division.ranks,
+        collectives: (division.ranks > 1).then_some(collectives),
+        ..rec::Parallelism::single()
+    }
 }
 
 fn file_digest(model: &Model, name: &str) -> Digest {

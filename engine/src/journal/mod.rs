@@ -10,7 +10,7 @@ mod requests;
 mod schedule;
 
 pub use evidence::{RowShapes, evidence, leaf};
-pub use identity::{ENGINE_NAME, GGUF_BLOCKS, NUMERICS_REVISION, model, stack, text};
+pub use identity::{ENGINE_NAME, GGUF_BLOCKS, NUMERICS_REVISION, model, parallelism, stack, text};
 pub use requests::{Asked, decode, derived_seed, request, sampling, unfinished};
 pub use schedule::{dispatch, kernel_table, schedule, scheduler};
 
@@ -133,7 +133,7 @@ impl Journal {
             model: identity.model,
             text: identity.text,
             stack: identity.stack,
-            parallelism: Fact::Known(record::inference::Parallelism::single()),
+            parallelism: Fact::Known(identity.parallelism),
             requests: std::mem::take(&mut self.present).into_iter().map(state).collect(),
             steps: std::mem::take(&mut self.steps),
             chain: ChainSpan { before: self.before, after: self.chain },
@@ -170,6 +170,8 @@ pub struct Identity {
     pub text: record::inference::Text,
     /// Engine, device, kernels.
     pub stack: record::inference::Stack,
+    /// How layers are divided.
+    pub parallelism: record::inference::Parallelism,
 }
 
 impl Identity {
@@ -178,6 +180,11 @@ impl Identity {
     /// # Errors
     /// [`Error::Tokenizer`](crate::Error::Tokenizer) if the tokenizer cannot say what it adds.
     pub fn of(engine: &Engine, settings: Settings) -> Result<Self> {
-        Ok(Self { model: model(engine.model()), text: text(engine.model(), false)?, stack: stack(engine, settings)? })
+        Ok(Self {
+            model: model(engine.model()),
+            text: text(engine.model(), false)?,
+            stack: stack(engine, settings)?,
+            parallelism: parallelism(engine.division()),
+        })
     }
 }

@@ -21,6 +21,7 @@
 //! row's own inputs alone: not on how many rows a launch has, on the row's place among them, or on the tile. Threads share no sum
 //! except in the named orders, so nothing depends on scheduling either.
 
+mod allreduce;
 mod attention;
 mod combine;
 mod elementwise;
@@ -35,6 +36,7 @@ mod splitk;
 mod top2;
 mod units;
 
+pub use allreduce::AllReduceSpec;
 pub use attention::{AttentionSpec, ChainAttentionSpec, KV_TILE, TILE_WORDS, scale_log2e};
 pub use combine::AttentionCombineSpec;
 pub use elementwise::{AddSpec, SiluMulSpec};

@@ -1,8 +1,8 @@
 //! What a kernel text was built from.
 
 use super::{
-    AddSpec, AttentionCombineSpec, AttentionSpec, BiasSpec, ChainAttentionSpec, EmbedSpec, GatherSpec, GemmSpec,
-    HeadNormSpec, KernelText, RmsNormSpec, RopeStoreSpec, SiluMulSpec, SplitKReduceSpec, Top2Spec,
+    AddSpec, AllReduceSpec, AttentionCombineSpec, AttentionSpec, BiasSpec, ChainAttentionSpec, EmbedSpec, GatherSpec,
+    GemmSpec, HeadNormSpec, KernelText, RmsNormSpec, RopeStoreSpec, SiluMulSpec, SplitKReduceSpec, Top2Spec,
 };
 
 macro_rules! specs {
@@ -34,6 +34,7 @@ macro_rules! specs {
 
 specs! {
     Add(AddSpec),
+    AllReduce(AllReduceSpec),
     Attention(AttentionSpec),
     AttentionCombine(AttentionCombineSpec),
     Bias(BiasSpec),

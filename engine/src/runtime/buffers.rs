@@ -5,22 +5,29 @@ use crate::device::{Buffer, Device};
 use crate::error::Result;
 use crate::kernels::PAGE;
 use crate::model::Model;
+use crate::parallel::Division;
 use crate::rope;
 use crate::weights::{Matrix, Padded};
 
 /// Weights of one layer on the device.
 pub(super) struct LayerBuffers {
     pub attn_norm: Buffer,
-    pub qkv: Buffer,
-    pub qkv_bias: Option<Buffer>,
     /// Weights of the norms of q and k heads.
     pub head_norms: Option<[Buffer; 2]>,
-    pub o_proj: Buffer,
     pub mlp_norm: Buffer,
+    pub ranks: Vec<RankBuffers>,
+}
+
+/// What a rank holds of a layer.
+#[derive(Clone, Copy)]
+pub(super) struct RankBuffers {
+    pub qkv: Buffer,
+    pub qkv_bias: Option<Buffer>,
+    pub o_proj: Buffer,
     pub gate_up: Buffer,
     pub down: Buffer,
-    pub k_cache: Buffer,
-    pub v_cache: Buffer,
+    /// Of K and of V.
+    pub caches: [Buffer; 2],
 }
 
 /// What stays on the device for an engine's life.
@@ -35,26 +42,32 @@ pub(super) struct Resident {
 }
 
 impl Resident {
-    pub fn new(model: &Model, pages: u32, device: &mut dyn Device) -> Result<Self> {
+    pub fn new(model: &Model, division: &Division, pages: u32, device: &mut dyn Device) -> Result<Self> {
         let config = &model.config;
         let weights = &model.weights;
-        let cache_bytes = cache_bytes(config, pages);
+        let cache_bytes = cache_bytes(&division.shard, pages);
         let mut layers = Vec::with_capacity(weights.layers.len());
         for w in &weights.layers {
+            let mut ranks = Vec::with_capacity(division.ranks as usize);
+            for rank in 0..division.ranks {
+                let w = division.weights(config, w, rank);
+                ranks.push(RankBuffers {
+                    qkv: put(device, &w.qkv)?,
+                    qkv_bias: w.qkv_bias.as_ref().map(|b| put(device, b)).transpose()?,
+                    o_proj: put(device, &w.o_proj)?,
+                    gate_up: put(device, &w.gate_up)?,
+                    down: put(device, &w.down)?,
+                    caches: [device.alloc(cache_bytes)?, device.alloc(cache_bytes)?],
+                });
+            }
             layers.push(LayerBuffers {
                 attn_norm: put(device, &w.attn_norm)?,
-                qkv: put(device, &w.qkv)?,
-                qkv_bias: w.qkv_bias.as_ref().map(|b| put(device, b)).transpose()?,
                 head_norms: match (&w.q_norm, &w.k_norm) {
                     (Some(q), Some(k)) => Some([put(device, q)?, put(device, k)?]),
                     _ => None,
                 },
-                o_proj: put(device, &w.o_proj)?,
                 mlp_norm: put(device, &w.mlp_norm)?,
-                gate_up: put(device, &w.gate_up)?,
-                down: put(device, &w.down)?,
-                k_cache: device.alloc(cache_bytes)?,
-                v_cache: device.alloc(cache_bytes)?,
+                ranks,
             });
         }
         let embed = put(device, &weights.embed)?;
@@ -74,7 +87,7 @@ impl Resident {
     }
 }
 
-/// Bytes of one layer's K (or V) cache: bf16 `(pages, kv_heads, PAGE, head_pad)`.
+/// Bytes of one rank's K (or V) cache of a layer: bf16 `(pages, kv_heads, PAGE, head_pad)`.
 pub(super) fn cache_bytes(config: &Config, pages: u32) -> u64 {
     u64::from(pages) * u64::from(config.kv_heads) * u64::from(PAGE) * u64::from(Padded::of(config).head) * 2
 }
@@ -94,7 +107,7 @@ fn upload(device: &mut dyn Device, bytes: &[u8]) -> Result<Buffer> {
     Ok(buffer)
 }
 
-/// Names of scratch arrays. `rows` and `logit rows` below are those of the step.
+/// Names of scratch arrays. `rows` and `logit rows` below are those of the step; widths are those of a rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Scratch {
     /// The step's input arrays, see [`Section`](super::layout::Section).
@@ -103,19 +116,21 @@ pub(super) enum Scratch {
     Boundaries,
     /// Output of a norm, bf16 `(rows, hidden_pad)`.
     Normed,
-    /// bf16 `(rows, qkv)`.
+    /// bf16 `(ranks, rows, qkv)`.
     Qkv,
-    /// bf16 `(rows, attn)`.
+    /// bf16 `(ranks, rows, attn)`.
     Query,
-    /// bf16 `(rows, attn)`.
+    /// bf16 `(ranks, rows, attn)`.
     Attention,
+    /// What ranks add to `Projected`, bf16 `(ranks, rows, hidden_pad)`.
+    Shares,
     /// Output of `o_proj` and of `down`, bf16 `(rows, hidden_pad)`.
     Projected,
     /// Residual stream after attention, bf16 `(rows, hidden_pad)`.
     Middle,
-    /// bf16 `(rows, 2 * ffn_pad)`.
+    /// bf16 `(ranks, rows, 2 * ffn_pad)`.
     GateUp,
-    /// bf16 `(rows, ffn_pad)`.
+    /// bf16 `(ranks, rows, ffn_pad)`.
     Activated,
     /// bf16 `(logit rows, hidden_pad)`.
     Gathered,

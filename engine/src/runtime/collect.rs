@@ -5,6 +5,7 @@ use crate::device::{Buffer, Device};
 use crate::error::Result;
 use crate::kernels::{PAGE, TOP2_WORDS};
 use crate::ops::{Op, OpAt};
+use crate::parallel::Division;
 use crate::step::{Observe, Row, StepOutput, Tap, TapBits, Top2};
 use crate::weights::Padded;
 
@@ -19,6 +20,7 @@ struct Columns {
 /// Collects what [`Observe`] asks for while the step runs.
 pub(super) struct Collector {
     config: Config,
+    division: Division,
     padded: Padded,
     logit_rows: Vec<u32>,
     observe: Observe,
@@ -31,10 +33,11 @@ pub(super) struct Collector {
 }
 
 impl Collector {
-    pub fn new(config: &Config, logit_rows: Vec<u32>, observe: Observe) -> Self {
+    pub fn new(config: &Config, division: &Division, logit_rows: Vec<u32>, observe: Observe) -> Self {
         Self {
             config: config.clone(),
-            padded: Padded::of(config),
+            division: division.clone(),
+            padded: Padded::of(&division.shard),
             logit_rows,
             observe,
             taps: Vec::new(),
@@ -45,10 +48,10 @@ impl Collector {
         }
     }
 
-    /// Columns of an operation's device array.
+    /// Columns of an operation's device array, of one rank where it is divided.
     fn shape(&self, op: Op) -> Columns {
         let p = self.padded;
-        let (parts, true_width) = match op.row_shape(&self.config)[..] {
+        let (parts, true_width) = match op.row_shape(&self.division.shard)[..] {
             [parts, width] => (parts as u32, width as u32),
             [width] => (1, width as u32),
             _ => (0, 0),
@@ -66,19 +69,53 @@ impl Collector {
     pub fn tap(&mut self, device: &mut dyn Device, layer: Option<u32>, op: Op, address: u64, rows: u32) -> Result<()> {
         if self.observe.taps.wants(OpAt { layer, op }) {
             let shape = self.shape(op);
-            let bits = unpad(&halves(device, address, rows * shape.parts * shape.pad)?, shape);
+            let ranks = if self.pieces(op).is_empty() { 1 } else { self.division.ranks };
+            let bits = unpad(&halves(device, address, ranks * rows * shape.parts * shape.pad)?, shape);
+            let bits = if ranks == 1 { bits } else { self.merge(op, &bits, rows as usize) };
             let rows = if op == Op::FinalNorm { self.logit_rows.clone() } else { (0..rows).collect() };
             self.push_tap(layer, op, rows, TapBits::Bf16(bits));
         }
         Ok(())
     }
 
-    /// Reads the K and V columns that a layer's rows have just stored, if they are wanted.
+    /// Parts of a rank's row of an operation that is divided, each with whether ranks may share it; none for the others. The whole row is
+    /// the first part of every rank, then the second.
+    fn pieces(&self, op: Op) -> Vec<(usize, bool)> {
+        let c = &self.division.shard;
+        let heads = |n: u32| (n * c.head_dim) as usize;
+        match op {
+            Op::Qkv => vec![(heads(c.q_heads), false), (heads(c.kv_heads), true), (heads(c.kv_heads), true)],
+            Op::RopeQ | Op::Attention => vec![(heads(c.q_heads), false)],
+            Op::GateUp => vec![(c.ffn as usize, false); 2],
+            Op::SiluMul => vec![(c.ffn as usize, false)],
+            _ => Vec::new(),
+        }
+    }
+
+    /// The whole rows of an operation, from `(ranks, rows, width)`.
+    fn merge(&self, op: Op, bits: &[u16], rows: usize) -> Vec<u16> {
+        let pieces = self.pieces(op);
+        let width: usize = pieces.iter().map(|p| p.0).sum();
+        let mut out = Vec::with_capacity(bits.len());
+        for row in 0..rows {
+            let mut first = 0;
+            for (piece, shared) in &pieces {
+                let step = if *shared { self.division.sharing as usize } else { 1 };
+                for rank in (0..self.division.ranks as usize).step_by(step) {
+                    out.extend(&bits[(rank * rows + row) * width + first..][..*piece]);
+                }
+                first += piece;
+            }
+        }
+        out
+    }
+
+    /// Reads the K and V columns that a layer's rows have just stored, if they are wanted; `caches` by rank.
     pub fn columns(
         &mut self,
         device: &mut dyn Device,
         layer: u32,
-        caches: [Buffer; 2],
+        caches: &[[Buffer; 2]],
         columns: &[u32],
         rows: u32,
     ) -> Result<()> {
@@ -90,7 +127,10 @@ impl Collector {
         for (i, op) in [Op::K, Op::V].into_iter().enumerate() {
             let mut all = Vec::new();
             for (row, column) in columns[..rows as usize].iter().enumerate() {
-                let bits = self.column(device, caches[i], *column)?;
+                let mut bits = Vec::new();
+                for caches in caches.iter().step_by(self.division.sharing as usize) {
+                    self.column(device, caches[i], *column, &mut bits)?;
+                }
                 if self.observe.state {
                     self.columns[i].resize(rows as usize, Vec::new());
                     self.columns[i][row].extend(&bits);
@@ -104,16 +144,16 @@ impl Collector {
         Ok(())
     }
 
-    /// One column of a cache, bf16 `(kv_heads, head_dim)`.
-    fn column(&self, device: &mut dyn Device, cache: Buffer, column: u32) -> Result<Vec<u16>> {
+    /// Adds one column of a rank's cache to `bits`: bf16 `(kv_heads, head_dim)`.
+    fn column(&self, device: &mut dyn Device, cache: Buffer, column: u32, bits: &mut Vec<u16>) -> Result<()> {
         let (page, offset) = (column / PAGE, column % PAGE);
-        let mut bits = Vec::new();
-        for head in 0..self.config.kv_heads {
-            let place = (page * self.config.kv_heads + head) * PAGE + offset;
+        let kv_heads = self.division.shard.kv_heads;
+        for head in 0..kv_heads {
+            let place = (page * kv_heads + head) * PAGE + offset;
             let address = cache.address + u64::from(place) * u64::from(self.padded.head) * 2;
             bits.extend(halves(device, address, self.config.head_dim)?);
         }
-        Ok(bits)
+        Ok(())
     }
 
     /// Reads the residual stream at all borders, if it is wanted.
@@ -176,11 +216,10 @@ impl Collector {
     }
 
     fn push_tap(&mut self, layer: Option<u32>, op: Op, rows: Vec<u32>, bits: TapBits) {
-        let shape = self.shape(op);
         self.taps.push(Tap {
             at: OpAt { layer, op },
             rows: rows.into_iter().map(|r| r as usize).collect(),
-            width: shape.parts * shape.true_width,
+            width: op.row_shape(&self.config).iter().product::<u64>() as u32,
             bits,
         });
     }

@@ -1,7 +1,7 @@
 //! The forward pass: launches in order, top to bottom.
 
 use super::Engine;
-use super::buffers::Scratch;
+use super::buffers::{RankBuffers, Scratch};
 use super::collect::Collector;
 use super::kernels::{Attention, Gemm};
 use super::layout::{Layout, Section};
@@ -17,24 +17,32 @@ type Pick = fn(&super::KernelSet) -> &Gemm;
 
 impl Engine {
     pub(super) fn run(&mut self, layout: Layout, plan: &StepPlan) -> Result<StepOutput> {
-        let p = Padded::of(&self.model.config);
+        // Widths of a rank: those of the residual stream are the same for all.
+        let p = Padded::of(&self.division.shard);
         let d = plan.dispatch;
-        let rows = layout.row_count();
+        let (rows, ranks) = (layout.row_count(), self.division.ranks);
         let inputs = self.inputs(&layout)?;
         let at = |section| Arg::Ptr(inputs.address + layout.offset(section));
         let n = Arg::U32(rows);
-        let mut seen = Collector::new(&self.model.config, layout.logit_rows.clone(), plan.observe.clone());
+        let mut seen =
+            Collector::new(&self.model.config, &self.division, layout.logit_rows.clone(), plan.observe.clone());
 
         let border = self.halves(Scratch::Boundaries, rows * (self.model.config.layers + 1), p.hidden)?;
         let boundary = |index: u32| border.address + u64::from(index) * u64::from(rows) * u64::from(p.hidden) * 2;
         let normed = self.halves(Scratch::Normed, rows, p.hidden)?;
-        let qkv = self.halves(Scratch::Qkv, rows, p.qkv)?;
-        let query = self.halves(Scratch::Query, rows, p.attn)?;
-        let mixed = self.halves(Scratch::Attention, rows, p.attn)?;
+        let qkv = self.halves(Scratch::Qkv, ranks * rows, p.qkv)?;
+        let query = self.halves(Scratch::Query, ranks * rows, p.attn)?;
+        let mixed = self.halves(Scratch::Attention, ranks * rows, p.attn)?;
         let projected = self.halves(Scratch::Projected, rows, p.hidden)?;
         let middle = self.halves(Scratch::Middle, rows, p.hidden)?;
-        let gate_up = self.halves(Scratch::GateUp, rows, 2 * p.ffn)?;
-        let activated = self.halves(Scratch::Activated, rows, p.ffn)?;
+        let gate_up = self.halves(Scratch::GateUp, ranks * rows, 2 * p.ffn)?;
+        let activated = self.halves(Scratch::Activated, ranks * rows, p.ffn)?;
+        // One rank has nobody to add to.
+        let shares = if ranks == 1 { projected } else { self.halves(Scratch::Shares, ranks * rows, p.hidden)? };
+        let part = |of: Buffer, width: u32, rank: u32| {
+            let bytes = u64::from(rows) * u64::from(width) * 2;
+            Buffer { address: of.address + u64::from(rank) * bytes, bytes }
+        };
 
         let (kernel, grid) = (self.kernels.embed.id, self.kernels.embed.spec.grid(rows));
         self.launch(kernel, grid, &[at(Section::Ids), self.resident.embed.arg(), Arg::Ptr(boundary(0)), n])?;
@@ -42,48 +50,61 @@ impl Engine {
 
         for l in 0..self.model.config.layers {
             let w = &self.resident.layers[l as usize];
-            let (attn_norm, mlp_norm) = (w.attn_norm.arg(), w.mlp_norm.arg());
-            let (w_qkv, w_o, w_gate_up, w_down) = (w.qkv, w.o_proj, w.gate_up, w.down);
-            let (bias, head_norms) = (w.qkv_bias, w.head_norms);
-            let caches = [w.k_cache, w.v_cache];
+            let (attn_norm, mlp_norm, head_norms) = (w.attn_norm.arg(), w.mlp_norm.arg(), w.head_norms);
+            let held: Vec<(u32, RankBuffers)> = (0..).zip(w.ranks.iter().copied()).collect();
             let (x, y) = (boundary(l), boundary(l + 1));
 
             self.norm([Arg::Ptr(x), attn_norm, normed.arg(), n], rows)?;
             seen.tap(self.device.as_mut(), Some(l), Op::AttnNorm, normed.address, rows)?;
-            self.gemm(|k| &k.qkv, [normed, w_qkv, qkv], rows, d.qkv, p.qkv)?;
-            if let (Some(kernel), Some(b)) = (&self.kernels.qkv_bias, bias) {
-                let (id, grid) = (kernel.id, kernel.spec.grid(rows));
-                self.launch(id, grid, &[qkv.arg(), b.arg(), n])?;
+            for (rank, w) in &held {
+                let qkv = part(qkv, p.qkv, *rank);
+                self.gemm(|k| &k.qkv, [normed, w.qkv, qkv], rows, d.qkv, p.qkv)?;
+                if let (Some(kernel), Some(b)) = (&self.kernels.qkv_bias, w.qkv_bias) {
+                    let (id, grid) = (kernel.id, kernel.spec.grid(rows));
+                    self.launch(id, grid, &[qkv.arg(), b.arg(), n])?;
+                }
             }
             seen.tap(self.device.as_mut(), Some(l), Op::Qkv, qkv.address, rows)?;
 
-            if let (Some(kernel), Some([q_w, k_w])) = (&self.kernels.head_norm, head_norms) {
-                let (id, grid) = (kernel.id, kernel.spec.grid(rows));
-                self.launch(id, grid, &[qkv.arg(), q_w.arg(), k_w.arg(), n])?;
+            for (rank, w) in &held {
+                let (qkv, query) = (part(qkv, p.qkv, *rank), part(query, p.attn, *rank));
+                if let (Some(kernel), Some([q_w, k_w])) = (&self.kernels.head_norm, head_norms) {
+                    let (id, grid) = (kernel.id, kernel.spec.grid(rows));
+                    self.launch(id, grid, &[qkv.arg(), q_w.arg(), k_w.arg(), n])?;
+                }
+                let (kernel, grid) = (self.kernels.rope.id, self.kernels.rope.spec.grid(rows));
+                let tables =
+                    [self.resident.cos.arg(), self.resident.sin.arg(), at(Section::Positions), at(Section::Columns)];
+                let stores = [w.caches[0].arg(), w.caches[1].arg(), query.arg(), n];
+                self.launch(kernel, grid, &[&[qkv.arg()][..], &tables, &stores].concat())?;
             }
-            let (kernel, grid) = (self.kernels.rope.id, self.kernels.rope.spec.grid(rows));
-            let tables =
-                [self.resident.cos.arg(), self.resident.sin.arg(), at(Section::Positions), at(Section::Columns)];
-            let stores = [caches[0].arg(), caches[1].arg(), query.arg(), n];
-            self.launch(kernel, grid, &[&[qkv.arg()][..], &tables, &stores].concat())?;
             seen.tap(self.device.as_mut(), Some(l), Op::RopeQ, query.address, rows)?;
-            seen.columns(self.device.as_mut(), l, caches, layout.section(Section::Columns), rows)?;
+            let caches: Vec<[Buffer; 2]> = held.iter().map(|(_, w)| w.caches).collect();
+            seen.columns(self.device.as_mut(), l, &caches, layout.section(Section::Columns), rows)?;
 
-            self.attention(query, caches, inputs, &layout, d.kv_splits, mixed)?;
+            for (rank, w) in &held {
+                let (query, mixed) = (part(query, p.attn, *rank), part(mixed, p.attn, *rank));
+                self.attention(query, w.caches, inputs, &layout, d.kv_splits, mixed)?;
+                self.gemm(|k| &k.o_proj, [mixed, w.o_proj, part(shares, p.hidden, *rank)], rows, d.o_proj, p.hidden)?;
+            }
             seen.tap(self.device.as_mut(), Some(l), Op::Attention, mixed.address, rows)?;
-            self.gemm(|k| &k.o_proj, [mixed, w_o, projected], rows, d.o_proj, p.hidden)?;
+            self.all_reduce(shares, projected, rows)?;
             seen.tap(self.device.as_mut(), Some(l), Op::OProj, projected.address, rows)?;
             self.add([Arg::Ptr(x), projected.arg(), middle.arg(), n], rows)?;
             seen.tap(self.device.as_mut(), Some(l), Op::AttnResidual, middle.address, rows)?;
 
             self.norm([middle.arg(), mlp_norm, normed.arg(), n], rows)?;
             seen.tap(self.device.as_mut(), Some(l), Op::MlpNorm, normed.address, rows)?;
-            self.gemm(|k| &k.gate_up, [normed, w_gate_up, gate_up], rows, d.gate_up, 2 * p.ffn)?;
+            for (rank, w) in &held {
+                let (gate_up, activated) = (part(gate_up, 2 * p.ffn, *rank), part(activated, p.ffn, *rank));
+                self.gemm(|k| &k.gate_up, [normed, w.gate_up, gate_up], rows, d.gate_up, 2 * p.ffn)?;
+                let (kernel, grid) = (self.kernels.silu_mul.id, self.kernels.silu_mul.spec.grid(rows));
+                self.launch(kernel, grid, &[gate_up.arg(), activated.arg(), n])?;
+                self.gemm(|k| &k.down, [activated, w.down, part(shares, p.hidden, *rank)], rows, d.down, p.hidden)?;
+            }
             seen.tap(self.device.as_mut(), Some(l), Op::GateUp, gate_up.address, rows)?;
-            let (kernel, grid) = (self.kernels.silu_mul.id, self.kernels.silu_mul.spec.grid(rows));
-            self.launch(kernel, grid, &[gate_up.arg(), activated.arg(), n])?;
             seen.tap(self.device.as_mut(), Some(l), Op::SiluMul, activated.address, rows)?;
-            self.gemm(|k| &k.down, [activated, w_down, projected], rows, d.down, p.hidden)?;
+            self.all_reduce(shares, projected, rows)?;
             seen.tap(self.device.as_mut(), Some(l), Op::Down, projected.address, rows)?;
             self.add([middle.arg(), projected.arg(), Arg::Ptr(y), n], rows)?;
             seen.tap(self.device.as_mut(), Some(l), Op::MlpResidual, y, rows)?;
@@ -149,8 +170,8 @@ impl Engine {
                 return self.launch(kernel, grid, &[&common[..], &[out.arg()], &sizes].concat());
             }
         };
-        let heads = self.model.config.q_heads;
-        let width = Padded::of(&self.model.config).attn;
+        let heads = self.division.shard.q_heads;
+        let width = Padded::of(&self.division.shard).attn;
         let o = self.words(Scratch::KvOutput, splits * rows, width)?;
         let m = self.words(Scratch::KvMax, splits * rows, heads)?;
         let l = self.words(Scratch::KvSum, splits * rows, heads)?;
@@ -173,6 +194,13 @@ impl Engine {
         let ws = self.words(Scratch::Partials, splits * rows, n_pad)?;
         self.launch(kernel, grid, &[x.arg(), w.arg(), ws.arg(), n, Arg::U32(splits)])?;
         self.launch(kernel2, grid2, &[ws.arg(), y.arg(), n, Arg::U32(splits)])
+    }
+
+    /// What the ranks computed, added; nothing to do for one, which has computed it in place.
+    fn all_reduce(&mut self, shares: Buffer, sum: Buffer, rows: u32) -> Result<()> {
+        let Some(kernel) = &self.kernels.all_reduce else { return Ok(()) };
+        let (id, grid) = (kernel.id, kernel.spec.grid(rows));
+        self.launch(id, grid, &[shares.arg(), sum.arg(), Arg::U32(rows)])
     }
 
     fn norm(&mut self, args: [Arg; 4], rows: u32) -> Result<()> {

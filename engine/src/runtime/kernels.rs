@@ -8,10 +8,11 @@ use crate::config::Config;
 use crate::device::{Device, KernelId};
 use crate::error::{Error, Result};
 use crate::kernels::{
-    AddSpec, AttentionCombineSpec, AttentionSpec, BiasSpec, ChainAttentionSpec, EmbedSpec, GatherSpec, GemmOut,
-    GemmSpec, GemmTile, HeadNormSpec, KernelText, RmsNormSpec, RopeStoreSpec, SiluMulSpec, SplitKReduceSpec, Top2Spec,
-    Units,
+    AddSpec, AllReduceSpec, AttentionCombineSpec, AttentionSpec, BiasSpec, ChainAttentionSpec, EmbedSpec, GatherSpec,
+    GemmOut, GemmSpec, GemmTile, HeadNormSpec, KernelText, RmsNormSpec, RopeStoreSpec, SiluMulSpec, SplitKReduceSpec,
+    Top2Spec, Units,
 };
+use crate::parallel::Division;
 use crate::policy::Dispatch;
 use crate::weights::Padded;
 
@@ -113,6 +114,8 @@ pub(super) struct KernelSet {
     pub gate_up: Gemm,
     pub silu_mul: Built<SiluMulSpec>,
     pub down: Gemm,
+    /// After `o_proj` and `down`, where there is more than one rank.
+    pub all_reduce: Option<Built<AllReduceSpec>>,
     pub gather: Built<GatherSpec>,
     pub lm_head: Gemm,
     pub top2: Built<Top2Spec>,
@@ -215,7 +218,8 @@ impl Registrar<'_> {
 }
 
 impl KernelSet {
-    pub fn new(config: &Config, units: Units, device: &mut dyn Device) -> Result<Self> {
+    pub fn new(division: &Division, units: Units, device: &mut dyn Device) -> Result<Self> {
+        let (config, ranks) = (&division.shard, division.ranks);
         let p = Padded::of(config);
         let (q_heads, kv_heads, head_dim, head_pad) = (config.q_heads, config.kv_heads, config.head_dim, p.head);
         let eps = config.rms_eps.to_bits();
@@ -238,6 +242,9 @@ impl KernelSet {
             gate_up: r.gemm(2 * p.ffn, p.hidden, false)?,
             silu_mul: r.add(SiluMulSpec { ffn_pad: p.ffn, units }, SiluMulSpec::build)?,
             down: r.gemm(p.hidden, p.ffn, false)?,
+            all_reduce: (ranks > 1)
+                .then(|| r.add(AllReduceSpec { width: p.hidden, ranks }, AllReduceSpec::build))
+                .transpose()?,
             gather: r.add(GatherSpec { width: p.hidden }, GatherSpec::build)?,
             lm_head: r.gemm(p.vocab, p.hidden, true)?,
             top2: r.add(Top2Spec { vocab: config.vocab_size, vocab_pad: p.vocab }, Top2Spec::build)?,
@@ -265,18 +272,24 @@ impl KernelSet {
         qkv.kernels.extend(self.qkv_bias.as_ref().map(|b| b.at));
         let rope_store = self.head_norm.as_ref().map(|n| n.at).into_iter().chain([self.rope.at]).collect();
         let attention = self.attention.chosen(d.kv_splits);
+        // The sum over ranks is part of the product that it completes.
+        let row_parallel = |op, g: &Gemm, splits| {
+            let mut choice = gemm(op, g, rows, splits);
+            choice.kernels.extend(self.all_reduce.as_ref().map(|a| a.at));
+            choice
+        };
         let mut all = vec![
             one("embed", self.embed.at),
             one("attn_norm", self.norm.at),
             qkv,
             OpChoice { op: "rope_store", kernels: rope_store, splits: 1 },
             OpChoice { op: "attention", kernels: attention, splits: d.kv_splits },
-            gemm("o_proj", &self.o_proj, rows, d.o_proj),
+            row_parallel("o_proj", &self.o_proj, d.o_proj),
             one("attn_residual", self.add.at),
             one("mlp_norm", self.norm.at),
             gemm("gate_up", &self.gate_up, rows, d.gate_up),
             one("silu_mul", self.silu_mul.at),
-            gemm("down", &self.down, rows, d.down),
+            row_parallel("down", &self.down, d.down),
             one("mlp_residual", self.add.at),
         ];
         if logits_rows > 0 {

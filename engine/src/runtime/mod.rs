@@ -14,11 +14,12 @@ pub use kernels::{KernelRef, Launches, OpChoice};
 use self::buffers::{Resident, ScratchPool, cache_bytes};
 use self::kernels::KernelSet;
 use self::layout::Layout;
-use crate::device::{Device, DeviceInfo};
+use crate::device::{Buffer, Device, DeviceInfo};
 use crate::error::{Error, Result};
 use crate::kernels::PAGE;
 use crate::kv::{KvTables, Slot};
 use crate::model::Model;
+use crate::parallel::Division;
 use crate::policy::{self, Dispatch, Mode, Shape};
 use crate::step::{Group, Observe, StepOutput, StepPlan};
 
@@ -45,6 +46,7 @@ pub struct Engine {
     device: Box<dyn Device>,
     mode: Mode,
     limits: Limits,
+    division: Division,
     kernels: Arc<KernelSet>,
     resident: Resident,
     scratch: ScratchPool,
@@ -56,14 +58,29 @@ impl Engine {
     ///
     /// # Errors
     /// [`Error::Plan`] for a limit of zero, otherwise what the device refuses.
-    pub fn new(model: Arc<Model>, mut device: Box<dyn Device>, mode: Mode, limits: Limits) -> Result<Self> {
+    pub fn new(model: Arc<Model>, device: Box<dyn Device>, mode: Mode, limits: Limits) -> Result<Self> {
+        Self::parallel(model, device, mode, limits, 1)
+    }
+
+    /// The same, with every layer divided over `ranks` simulated tensor-parallel ranks: see [`crate::parallel`].
+    ///
+    /// # Errors
+    /// Those of [`Engine::new`], and [`Error::Plan`] for a model that cannot be divided so.
+    pub fn parallel(
+        model: Arc<Model>,
+        mut device: Box<dyn Device>,
+        mode: Mode,
+        limits: Limits,
+        ranks: u32,
+    ) -> Result<Self> {
         if limits.slots == 0 || limits.pages == 0 || limits.max_rows == 0 {
             return Err(Error::Plan { detail: "an engine needs at least one slot, one page and one row".into() });
         }
-        let kernels = Arc::new(KernelSet::new(&model.config, mode.units(), device.as_mut())?);
-        let resident = Resident::new(&model, limits.pages, device.as_mut())?;
+        let division = Division::new(&model.config, ranks)?;
+        let kernels = Arc::new(KernelSet::new(&division, mode.units(), device.as_mut())?);
+        let resident = Resident::new(&model, &division, limits.pages, device.as_mut())?;
         let kv = KvTables::new(limits.pages, limits.slots, model.config.max_positions);
-        Ok(Self { model, device, mode, limits, kernels, resident, scratch: ScratchPool::default(), kv })
+        Ok(Self { model, device, mode, limits, division, kernels, resident, scratch: ScratchPool::default(), kv })
     }
 
     /// The model.
@@ -74,6 +91,11 @@ impl Engine {
     /// The mode, hence the dispatch policy.
     pub fn mode(&self) -> Mode {
         self.mode
+    }
+
+    /// How its layers are divided over tensor-parallel ranks.
+    pub fn division(&self) -> &Division {
+        &self.division
     }
 
     /// The limits it was built with.
@@ -93,7 +115,7 @@ impl Engine {
 
     /// The policy's choices for a step of this shape.
     pub fn dispatch(&self, shape: Shape) -> Dispatch {
-        policy::dispatch(self.mode, &self.model.config, shape)
+        policy::dispatch(self.mode, &self.division.shard, shape)
     }
 
     /// A plan for these groups by the engine's own policy.
@@ -175,7 +197,7 @@ impl Engine {
     /// # Errors
     /// [`Error::Plan`] if the slot is not open, has fewer pages, or the bytes are no whole pages of this model; [`Error::Device`].
     pub fn restore(&mut self, slot: Slot, first: u32, bytes: &[u8]) -> Result<()> {
-        let one = self.resident.layers.len() as u64 * 2 * cache_bytes(&self.model.config, 1);
+        let one = self.caches().count() as u64 * cache_bytes(&self.division.shard, 1);
         let pages = self.pages_of(slot, first..first.saturating_add((bytes.len() as u64 / one) as u32))?;
         self.load_pages(&pages, bytes)
     }
@@ -196,10 +218,10 @@ impl Engine {
         })
     }
 
-    /// Copies pages of every layer to the host: for each layer the K pages in the order given, then the V pages.
+    /// Copies pages of every layer to the host: for each layer and rank the K pages in the order given, then the V pages.
     pub(crate) fn save_pages(&mut self, pages: &[u32]) -> Result<Vec<u8>> {
-        let page = cache_bytes(&self.model.config, 1);
-        let mut bytes = vec![0; self.resident.layers.len() * 2 * pages.len() * page as usize];
+        let page = cache_bytes(&self.division.shard, 1);
+        let mut bytes = vec![0; self.caches().count() * pages.len() * page as usize];
         let places = self.page_addresses(pages, page);
         for (address, part) in places.into_iter().zip(bytes.chunks_exact_mut(page as usize)) {
             self.device.download(address, part)?;
@@ -209,7 +231,7 @@ impl Engine {
 
     /// Copies back what [`Engine::save_pages`] saved, to as many pages.
     pub(crate) fn load_pages(&mut self, pages: &[u32], bytes: &[u8]) -> Result<()> {
-        let page = cache_bytes(&self.model.config, 1);
+        let page = cache_bytes(&self.division.shard, 1);
         let places = self.page_addresses(pages, page);
         if bytes.len() as u64 != places.len() as u64 * page {
             let detail = format!("{} saved bytes do not fill {} pages", bytes.len(), pages.len());
@@ -222,8 +244,12 @@ impl Engine {
     }
 
     fn page_addresses(&self, pages: &[u32], page: u64) -> Vec<u64> {
-        let caches = self.resident.layers.iter().flat_map(|l| [l.k_cache, l.v_cache]);
-        caches.flat_map(|c| pages.iter().map(move |p| c.address + u64::from(*p) * page)).collect()
+        self.caches().flat_map(|c| pages.iter().map(move |p| c.address + u64::from(*p) * page)).collect()
+    }
+
+    /// Every cache, by layer, rank, and K before V.
+    fn caches(&self) -> impl Iterator<Item = Buffer> + '_ {
+        self.resident.layers.iter().flat_map(|l| &l.ranks).flat_map(|r| r.caches)
     }
 
     fn reserve(&mut self, groups: &[Group]) -> Result<Layout> {

@@ -1,9 +1,9 @@
 //! Every kernel at several shapes.
 
 use engine::kernels::{
-    AddSpec, AttentionCombineSpec, AttentionSpec, BiasSpec, ChainAttentionSpec, EmbedSpec, GatherSpec, GemmOut,
-    GemmSpec, GemmTile, HeadNormSpec, KernelText, RmsNormSpec, RopeStoreSpec, SiluMulSpec, SplitKReduceSpec, Top2Spec,
-    Units, pad,
+    AddSpec, AllReduceSpec, AttentionCombineSpec, AttentionSpec, BiasSpec, ChainAttentionSpec, EmbedSpec, GatherSpec,
+    GemmOut, GemmSpec, GemmTile, HeadNormSpec, KernelText, RmsNormSpec, RopeStoreSpec, SiluMulSpec, SplitKReduceSpec,
+    Top2Spec, Units, pad,
 };
 
 const UNITS: [Units; 2] = [Units::Special, Units::Ieee];
@@ -17,6 +17,9 @@ pub fn texts() -> Vec<(String, KernelText)> {
         add(format!("{hidden}"), EmbedSpec { hidden_pad: h }.build());
         add(format!("{hidden}"), GatherSpec { width: h }.build());
         add(format!("{hidden}"), AddSpec { width: h }.build());
+        for ranks in [2, 4, 8] {
+            add(format!("{hidden}"), AllReduceSpec { width: h, ranks }.build());
+        }
         add(format!("{vocab}"), Top2Spec { vocab, vocab_pad: v }.build());
         for units in UNITS {
             add(format!("{hidden}"), RmsNormSpec { hidden, hidden_pad: h, eps: 1e-5_f32.to_bits(), units }.build());

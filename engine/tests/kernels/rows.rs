@@ -1,6 +1,6 @@
 //! Copies, residual addition, SiLU and RMSNorm against their stated order of operations.
 
-use engine::kernels::{AddSpec, EmbedSpec, GatherSpec, RmsNormSpec, SiluMulSpec, Units, pad};
+use engine::kernels::{AddSpec, AllReduceSpec, EmbedSpec, GatherSpec, RmsNormSpec, SiluMulSpec, Units, pad};
 
 use crate::arith::{self, Gpu, add, div, fma, mul, narrow, rcp_rn, sqrt, widen};
 use crate::data::{Rng, pad_rows, value};
@@ -36,6 +36,28 @@ fn residual_addition_rounds_twice() {
             let spec = AddSpec { width };
             let args = [In(&x), In(&y), Out(rows * width * 2), U32(rows)];
             assert_eq!(u16s(&launch(&gpu, &spec.build(), spec.grid(rows), &args)[0]), want);
+        }
+    }
+}
+
+#[test]
+fn results_of_ranks_are_added_in_order_and_rounded_once() {
+    let mut rng = Rng::new(16);
+    let gpu = Gpu::named("sm_90");
+    for (ranks, rows, width) in [(2, 1, 16), (4, 9, 48), (8, 20, 208)] {
+        let count = (rows * width) as usize;
+        for anything in [false, true] {
+            let total = count * ranks as usize;
+            let parts = if anything { rng.anything(total) } else { rng.activations(total) };
+            let sum = |i: usize| {
+                let mut all = parts[i..].iter().step_by(count).map(|&part| widen(part));
+                let first = all.next().expect("a rank");
+                narrow(all.fold(first, add))
+            };
+            let want: Vec<u16> = (0..count).map(sum).collect();
+            let spec = AllReduceSpec { width, ranks };
+            let args = [In(&parts), Out(rows * width * 2), U32(rows)];
+            assert_eq!(u16s(&launch(&gpu, &spec.build(), spec.grid(rows), &args)[0]), want, "{ranks} ranks");
         }
     }
 }

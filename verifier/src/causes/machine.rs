@@ -58,7 +58,7 @@ pub fn failure(context: &Context<'_>, walk: &Walk, pass: usize) -> String {
     }
 }
 
-/// The other profiles and schemes to try, with their hypotheses in words. In portable mode a profile changes nothing: there is none to try.
+/// The other profiles, schemes and numbers of ranks to try, with their hypotheses in words. In portable mode a profile changes nothing: there is none to try.
 pub fn suppositions(context: &Context<'_>, claimed: &str) -> Vec<(Machine, String)> {
     let portable = claims::mode(context.record) == Some(engine::Mode::Portable);
     let profiles = context.replayer.profiles().into_iter().filter(|p| !portable && p != claimed);
@@ -70,5 +70,9 @@ pub fn suppositions(context: &Context<'_>, claimed: &str) -> Vec<(Machine, Strin
         let hypothesis = format!("weights rounded to {s}");
         (Machine { profile: claimed.to_owned(), weights: WeightChange::Quantised(s) }, hypothesis)
     });
-    profiles.chain(schemes).collect()
+    let degrees = context.replayer.degrees().into_iter().map(|ranks| {
+        let hypothesis = format!("divided over {ranks} tensor-parallel ranks, with the logged splits");
+        (Machine { profile: claimed.to_owned(), weights: WeightChange::Divided(ranks) }, hypothesis)
+    });
+    profiles.chain(schemes).chain(degrees).collect()
 }

@@ -47,6 +47,7 @@ pub fn find(context: &Context<'_>, claimed: &Machine, walk: &Walk) -> Result<Fou
 
     let mut profiles: Vec<String> = Vec::new();
     let mut schemes: Vec<(String, machine::Explained)> = Vec::new();
+    let mut degrees: Vec<(u32, machine::Explained)> = Vec::new();
     let mut first_profile = None;
     for (supposed, hypothesis) in machine::suppositions(context, &claimed.profile) {
         let (trial, explained) = machine::attempt(context, supposed, hypothesis, pass)?;
@@ -54,6 +55,7 @@ pub fn find(context: &Context<'_>, claimed: &Machine, walk: &Walk) -> Result<Fou
         let Some(explained) = explained else { continue };
         match &explained.machine.weights {
             crate::replay::WeightChange::Quantised(scheme) => schemes.push((scheme.clone(), explained)),
+            crate::replay::WeightChange::Divided(ranks) => degrees.push((*ranks, explained)),
             _ => {
                 profiles.push(explained.machine.profile.clone());
                 first_profile.get_or_insert(explained);
@@ -77,6 +79,12 @@ pub fn find(context: &Context<'_>, claimed: &Machine, walk: &Walk) -> Result<Fou
     for (scheme, explained) in schemes {
         let origin = machine_origin(context, claimed, &explained.machine, pass)?;
         found.causes.push(Cause::QuantisedWeights { scheme, origin: origin.map(|p| p.to_string()), steps });
+        adopt(&mut found, origin, explained.walk, explained_by_splits);
+    }
+
+    for (ranks, explained) in degrees {
+        let origin = machine_origin(context, claimed, &explained.machine, pass)?;
+        found.causes.push(Cause::OtherDivision { ranks, origin: origin.map(|p| p.to_string()), steps });
         adopt(&mut found, origin, explained.walk, explained_by_splits);
     }
 

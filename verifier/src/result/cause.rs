@@ -69,6 +69,15 @@ pub enum Cause {
         /// Steps explained.
         steps: u32,
     },
+    /// Layers were divided over another number of tensor-parallel ranks.
+    OtherDivision {
+        /// Ranks that give the logged bits.
+        ranks: u32,
+        /// Operation in which the two first differ.
+        origin: Option<String>,
+        /// Steps explained.
+        steps: u32,
+    },
     /// One bit of one weight differs.
     WeightBit {
         /// Tensor name.
@@ -214,6 +223,7 @@ impl Cause {
             Self::AttentionSplit { .. } => "attention_split",
             Self::SplitK { .. } => "split_k",
             Self::QuantisedWeights { .. } => "quantised_weights",
+            Self::OtherDivision { .. } => "other_division",
             Self::WeightBit { .. } => "weight_bit",
             Self::TokenSwapped { .. } => "token_swapped",
             Self::OtherSeed { .. } => "other_seed",
@@ -260,6 +270,12 @@ impl Cause {
             ),
             Self::QuantisedWeights { scheme, steps, .. } => {
                 format!("weights rounded to {scheme} explain the bits of {}", steps_phrase(*steps))
+            }
+            Self::OtherDivision { ranks: 1, steps, .. } => {
+                format!("one undivided device explains the bits of {}", steps_phrase(*steps))
+            }
+            Self::OtherDivision { ranks, steps, .. } => {
+                format!("{ranks} tensor-parallel ranks explain the bits of {}", steps_phrase(*steps))
             }
             Self::WeightBit { tensor, row, column, bit, from, to, equivalent, .. } => {
                 let others = match equivalent.len() {

@@ -4,6 +4,7 @@
 use engine::batch::{BatchOptions, Operator, OperatorError, Request, StepLog, generate};
 use engine::device::EmulatedDevice;
 use engine::journal::{Asked, Identity, Journal, request};
+use engine::parallel::Division;
 use engine::sampler::{Choice, Sampling, Seeded};
 use engine::scheduler::{RequestKey, Settings};
 use engine::step::Observe;
@@ -25,6 +26,9 @@ pub struct Serving {
     pub profile: &'static str,
     pub claims_profile: &'static str,
     pub mode: Mode,
+    /// Tensor-parallel ranks that compute, and that are claimed.
+    pub ranks: u32,
+    pub claims_ranks: u32,
     pub level: EvidenceLevel,
     pub alter: Alter,
     pub extra_rows: u32,
@@ -47,6 +51,8 @@ impl Default for Serving {
             profile: "sm_90",
             claims_profile: "sm_90",
             mode: Mode::Throughput,
+            ranks: 1,
+            claims_ranks: 1,
             level: EvidenceLevel::S,
             alter: |_| {},
             extra_rows: 0,
@@ -81,7 +87,8 @@ impl Operator for Cheat<'_> {
     fn dispatch(&mut self, shape: policy::Shape, policy: Dispatch) -> Dispatch {
         let n = if shape.rows > 4 { 0 } else { self.serving.extra_rows };
         let more = policy::Shape { rows: shape.rows + n, logits_rows: shape.logits_rows + n, ..shape };
-        let mut d = policy::dispatch(self.serving.mode, &self.model.config, more);
+        let division = Division::new(&self.model.config, self.serving.ranks).expect("a degree that divides the model");
+        let mut d = policy::dispatch(self.serving.mode, &division.shard, more);
         if let Some(splits) = self.serving.kv_splits {
             d.kv_splits = splits;
         }
@@ -125,7 +132,8 @@ impl Serving {
         (self.alter)(&mut altered);
         let altered = Arc::new(altered);
         let device = || EmulatedDevice::new(self.profile).unwrap().threads(2);
-        let mut engine = Engine::new(altered.clone(), Box::new(device()), self.mode, limits()).unwrap();
+        let mut engine =
+            Engine::parallel(altered.clone(), Box::new(device()), self.mode, limits(), self.ranks).unwrap();
         let long: Vec<u32> = (0..self.long_prompt).map(|i| i * 37 % 1000).collect();
         let first: &[u32] = if long.is_empty() { &[0, 45, 300, 12, 77, 501] } else { &long };
         let prompts: [&[u32]; 2] = [first, &[0, 9, 640]];
@@ -141,7 +149,10 @@ impl Serving {
             .collect();
         let names: Vec<Asked> = ["r0", "r1"].iter().map(|id| Asked::derived(*id, "00ff")).collect();
         let genesis = commit::genesis("test");
-        let journal = Journal::new(&engine, self.level, "r", genesis).keeping_evidence();
+        let claims = EmulatedDevice::new(self.claims_profile).unwrap();
+        let claimed =
+            Engine::parallel(honest.clone(), Box::new(claims), self.mode, limits(), self.claims_ranks).unwrap();
+        let journal = Journal::new(&claimed, self.level, "r", genesis).keeping_evidence();
         let observe = if self.level == EvidenceLevel::A { Observe::ACTIVATIONS } else { Observe::STATE };
         let options = BatchOptions { chunk: self.chunk, observe };
         let mut operator = Cheat { serving: self, model: &altered, journal, emitted: 0, claimed: vec![] };
@@ -153,8 +164,6 @@ impl Serving {
             }
             request(&names[key as usize], &logged, &outcomes[key as usize])
         };
-        let claims = EmulatedDevice::new(self.claims_profile).unwrap();
-        let claimed = Engine::new(honest.clone(), Box::new(claims), self.mode, limits()).unwrap();
         let key_id = Digest::of_file(b"key");
         let settings = Settings { chunk: self.chunk, ..Settings::plain(limits().max_rows) };
         let (record, evidence) = operator.journal.to_record(
