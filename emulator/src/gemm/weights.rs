@@ -1,10 +1,12 @@
 //! B packed: panels of columns, k by k, with what the exact kernels must know of their exponents.
 
-use super::element::{Element, Facts, Reader, container, field, min_field};
+use super::element::{Element, Facts, Reader, container, min_field};
 use super::error::operand_size;
+use super::tile::columns;
 use crate::Error;
-use crate::format::{Elem, f16_to_f32};
-use crate::simd::{Level, Task};
+use crate::format::Elem;
+use crate::simd::Level;
+use crate::simd::lanes::{self, Kernel, Lanes};
 
 /// Sixteen words on a cache line of their own.
 #[derive(Clone, Copy, Debug)]
@@ -140,8 +142,7 @@ impl Weights {
         let panels = self.lines.chunks_exact(self.k_pad * storage.lines());
         let panels = panels.zip(self.maxima.chunks_exact_mut(self.k_pad / RUN)).zip(&mut self.facts);
         for ((lines, maxima), facts) in panels {
-            // Integer code: every level gives the same.
-            Level::detect().run(Survey { lines, storage, smallest, maxima, facts });
+            lanes::run::<Survey>(Level::detect(), &mut SurveyCall { lines, storage, smallest, maxima, facts });
         }
     }
 
@@ -195,43 +196,44 @@ pub(super) fn largest(maxima: &[u8], terms: usize) -> u8 {
     maxima[..terms / RUN].iter().fold(0, |a, &b| a.max(b))
 }
 
-/// Finds out about the exponents of a panel.
-struct Survey<'a> {
+/// Finds out about the exponents of a panel. Integer code: every level gives the same.
+struct Survey;
+
+struct SurveyCall<'a> {
     lines: &'a [Line],
     storage: Storage,
+    /// The field that subnormals share.
     smallest: u32,
     maxima: &'a mut [u8],
     facts: &'a mut Facts,
 }
 
-impl Task for Survey<'_> {
-    type Output = ();
+impl Kernel for Survey {
+    type Call<'a> = SurveyCall<'a>;
 
     #[inline(always)]
-    fn run(self) {
-        let per_run = RUN * self.storage.lines();
-        // By lane, until the end.
-        let (mut least, mut most) = ([255; 16], [0; 16]);
-        for (lines, maximum) in self.lines.chunks_exact(per_run).zip(self.maxima) {
-            let mut largest = [0; 16];
-            for line in lines {
-                for lane in 0..16 {
-                    for value in self.storage.values(line.0[lane]) {
-                        let field = field(value, self.smallest);
-                        largest[lane] = field.max(largest[lane]);
-                        least[lane] = if field == 0 { least[lane] } else { field.min(least[lane]) };
-                    }
+    fn run<S: Lanes>(s: S, call: &mut SurveyCall<'_>) {
+        let (none, smallest) = (s.splat(0), s.splat(call.smallest));
+        let (mut least, mut most) = (s.splat(255), none);
+        let (mut words, per_run) = ([0; 16], RUN * call.storage.lines());
+        for (lines, maximum) in call.lines.chunks_exact(per_run).zip(call.maxima.iter_mut()) {
+            let mut largest = none;
+            for k in 0..RUN {
+                for value in columns(s, call.storage, lines, k) {
+                    let magnitude = s.shl::<1>(value);
+                    let field = s.max(s.shr::<24>(magnitude), smallest);
+                    largest = s.max(largest, s.where_nonzero(magnitude, field, none));
+                    least = s.min_unsigned(least, s.where_nonzero(magnitude, field, s.splat(255)));
                 }
             }
-            for lane in 0..16 {
-                most[lane] = largest[lane].max(most[lane]);
-            }
-            *maximum = largest.iter().fold(0, |a, &b| b.max(a)) as u8;
+            most = s.max(most, largest);
+            s.store(largest, &mut words);
+            *maximum = words.iter().fold(0, |a, &b| b.max(a)) as u8;
         }
-        for lane in 0..16 {
-            self.facts.max = self.facts.max.max(most[lane] as u8);
-            self.facts.min = self.facts.min.min(least[lane] as u8);
-        }
+        s.store(most, &mut words);
+        call.facts.max = words.iter().fold(0, |a, &b| b.max(a)) as u8;
+        s.store(least, &mut words);
+        call.facts.min = words.iter().fold(255, |a, &b| b.min(a)) as u8;
     }
 }
 
@@ -240,15 +242,5 @@ impl Storage {
     #[inline(always)]
     fn lines(self) -> usize {
         if self == Storage::F32 { 2 } else { 1 }
-    }
-
-    /// The f32 values that a word holds; a word of f32 holds one, here twice.
-    #[inline(always)]
-    fn values(self, word: u32) -> [u32; 2] {
-        match self {
-            Storage::Bf16 => [word << 16, word & 0xffff_0000],
-            Storage::F16 => [f16_to_f32(word as u16), f16_to_f32((word >> 16) as u16)],
-            Storage::F32 => [word; 2],
-        }
     }
 }
