@@ -31,6 +31,7 @@ mod error;
 pub mod exec;
 pub mod format;
 pub mod gemm;
+pub mod ieee;
 pub mod mma;
 pub mod mufu;
 pub mod open;

@@ -1,4 +1,4 @@
-//! `portable`: the bits are the model's. No generation, no vector instruction, no thread changes one.
+//! `portable`: the bits are the model's. No generation, no native code, no vector instruction, no thread changes one.
 
 mod common;
 
@@ -42,10 +42,11 @@ fn generations() -> impl Iterator<Item = &'static str> {
 #[test]
 fn every_generation_gives_the_same_bits() {
     let model = kjv();
-    let first = run(&model, device("sm_90"));
+    let first = run(&model, device("sm_90").interpreted());
     assert!(generations().count() >= 5);
     for profile in generations() {
-        assert!(run(&model, device(profile)) == first, "{profile}");
+        assert!(run(&model, device(profile)) == first, "{profile}, native");
+        assert!(run(&model, device(profile).interpreted()) == first, "{profile}");
     }
 }
 
@@ -58,9 +59,10 @@ fn every_family_has_portable_bits() {
 }
 
 #[test]
-fn threads_vector_instructions_and_the_checker_change_nothing() {
+fn native_code_threads_vector_instructions_and_the_checker_change_nothing() {
     let model = tiny(TINY[0]);
-    let first = run(&model, device("sm_90"));
+    let first = run(&model, device("sm_90").interpreted());
+    assert!(run(&model, device("sm_90")) == first, "native code");
     assert!(run(&model, device("sm_90").threads(3)) == first);
     assert!(run(&model, device("sm_90").simd(Level::Portable)) == first);
     for (seed, profile) in (0..).zip(["sm_90", "sm_80"]) {

@@ -380,30 +380,3 @@ fn parts(x: &Rows, panels: usize, threads: usize) -> usize {
     }
     wanted.div_ceil(panels.max(1)).min(most).max(1)
 }
-
-/// Where the element of a row-major matrix sits among the lines of panels and row tiles.
-pub(super) struct Order {
-    pub m: usize,
-    pub n: usize,
-    /// Rows of a tile.
-    pub height: usize,
-    /// Columns of a panel, a multiple of 16.
-    pub columns: usize,
-}
-
-impl Order {
-    /// Calls `f(index, line, lane)` for every element.
-    pub(super) fn visit(&self, mut f: impl FnMut(usize, usize, usize)) {
-        let Self { m, n, height, columns } = *self;
-        let (tiles, groups) = (m.div_ceil(height), columns / 16);
-        for row in 0..m {
-            for panel in 0..n.div_ceil(columns) {
-                let first = ((panel * tiles + row / height) * height + row % height) * groups;
-                for column in panel * columns..n.min((panel + 1) * columns) {
-                    let inside = column - panel * columns;
-                    f(row * n + column, first + inside / 16, inside % 16);
-                }
-            }
-        }
-    }
-}

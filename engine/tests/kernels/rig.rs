@@ -5,7 +5,7 @@
 use emulator::exec::{Arg, CheckOptions, ExecError, ExecOptions, Memory, Program, launch as run};
 use emulator::simd::Level;
 use engine::device::{self, Device, EmulatedDevice, Work};
-use engine::kernels::{KernelSpec, KernelText, Units};
+use engine::kernels::{GemmOut, KernelSpec, KernelText, Units};
 
 use crate::arith::Gpu;
 
@@ -80,8 +80,10 @@ pub fn launch(gpu: &Gpu, text: &KernelText, grid: [u32; 3], args: &[Value]) -> V
 /// Whether launches as the engine makes them run as native code.
 fn has_native(text: &KernelText) -> bool {
     match &text.spec {
-        Some(KernelSpec::Gemm(spec)) => spec.units == Units::Special,
-        Some(KernelSpec::Attention(_)) => true,
+        Some(KernelSpec::Gemm(spec)) => spec.units == Units::Special || spec.out != GemmOut::Partial,
+        Some(KernelSpec::Attention(_) | KernelSpec::ChainAttention(_)) => true,
+        Some(KernelSpec::RmsNorm(spec)) => spec.units == Units::Ieee,
+        Some(KernelSpec::SiluMul(spec)) => spec.units == Units::Ieee,
         _ => false,
     }
 }

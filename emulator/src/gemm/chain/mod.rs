@@ -4,7 +4,7 @@ mod kernel;
 
 use super::element::{Element, Reader, container};
 use super::error::operand_size;
-use super::exact::Order;
+use super::exact::At;
 use super::weights::{Line, PANEL, Weights};
 use crate::Error;
 use crate::format::Elem;
@@ -12,7 +12,8 @@ use crate::simd::Level;
 use crate::simd::lanes;
 use crate::threads;
 use kernel::{Call, Fma};
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::AtomicU32;
+use std::sync::atomic::Ordering::Relaxed;
 
 /// Heights of row tiles that the kernel is compiled for.
 const HEIGHTS: [usize; 5] = [1, 2, 4, 8, 12];
@@ -101,31 +102,45 @@ impl Chain {
     /// # Errors
     /// [`Error::GemmOperand`] if the operands differ in K.
     pub fn run(&self, x: &ChainRows, w: &Weights) -> Result<Vec<u32>, Error> {
+        let d: Vec<AtomicU32> = std::iter::repeat_with(AtomicU32::default).take(x.m * w.n).collect();
+        self.each(x, w, |at, values| {
+            for (to, value) in d[at.row * w.n + at.column..].iter().zip(values) {
+                to.store(*value, Relaxed);
+            }
+        })?;
+        Ok(d.into_iter().map(AtomicU32::into_inner).collect())
+    }
+
+    /// The same, handed out: `out(at, values)` gets the f32 bits of up to sixteen results of a row, all results once, in any order, on any of
+    /// the threads.
+    ///
+    /// # Errors
+    /// As [`Chain::run`].
+    pub fn each(&self, x: &ChainRows, w: &Weights, out: impl Fn(At, &[u32]) + Sync) -> Result<(), Error> {
         if x.k != w.k {
             let problem = format!("K is {} of the rows and {} of these", x.k, w.k);
             return Err(Error::GemmOperand { operand: "weights", problem });
         }
         let lines = 2 * x.height();
-        let mut d = vec![Line::ZERO; w.panels() * lines];
         // Few rows: several panels at once, for enough independent chains.
         let together = if x.height() <= 2 { kernel::TOGETHER } else { 1 };
-        {
-            let queue = Mutex::new(d.chunks_mut((together * lines).max(1)).enumerate());
-            threads::run(self.threads, || {
-                loop {
-                    // The guard must not live through the work.
-                    let job = queue.lock().unwrap_or_else(PoisonError::into_inner).next();
-                    let Some((i, d)) = job else { break };
-                    lanes::run::<Fma>(self.level, &mut Call { rows: x, weights: w, panel: i * together, d });
+        threads::share(self.threads, (0..w.panels()).step_by(together), |panel| {
+            let mut d = vec![Line::ZERO; together.min(w.panels() - panel) * lines];
+            lanes::run::<Fma>(self.level, &mut Call { rows: x, weights: w, panel, d: &mut d });
+            for (panel, d) in (panel..).zip(d.chunks_exact_mut(lines.max(1))) {
+                for (row, halves) in d.as_chunks_mut::<2>().0.iter_mut().take(x.m).enumerate() {
+                    for (half, line) in halves.iter_mut().enumerate() {
+                        let column = panel * PANEL + 16 * half;
+                        for word in &mut line.0 {
+                            *word = if *word & 0x7fff_ffff > 0x7f80_0000 { 0x7fff_ffff } else { *word };
+                        }
+                        if column < w.n {
+                            out(At { range: 0, row, column }, &line.0[..16.min(w.n - column)]);
+                        }
+                    }
                 }
-            });
-        }
-        let mut out = vec![0; x.m * w.n];
-        let order = Order { m: x.m, n: w.n, height: x.height().max(1), columns: PANEL };
-        order.visit(|at, line, lane| {
-            let word = d[line].0[lane];
-            out[at] = if word & 0x7fff_ffff > 0x7f80_0000 { 0x7fff_ffff } else { word };
+            }
         });
-        Ok(out)
+        Ok(())
     }
 }

@@ -1,8 +1,8 @@
-//! [`GemmSpec`]: the packed product of the profile's tensor core.
+//! [`GemmSpec`]: the packed product of the profile's tensor core, or of chains of fused multiply-adds.
 
 use emulator::exec::WordsMut;
 use emulator::format::Elem;
-use emulator::gemm::{self, Rows};
+use emulator::gemm::{self, Chain, ChainRows, Rows};
 use emulator::mma::{Instruction, M16N8K16, Types};
 use emulator::profile::Profile;
 use emulator::scalar::lanes::bf16_rn;
@@ -17,17 +17,26 @@ const WORTH_A_THREAD: usize = 1 << 15;
 /// One text of a matrix product.
 pub(super) struct Gemm {
     spec: GemmSpec,
-    product: gemm::Gemm,
+    product: Product,
+}
+
+/// How products are summed.
+enum Product {
+    Tensor(gemm::Gemm),
+    Chain,
 }
 
 impl Gemm {
-    /// `None` where the profile's instruction has no packed product, and for chains of fused multiply-adds.
+    /// `None` where the profile's instruction has no packed product, and for slices of chains.
     pub fn new(spec: &GemmSpec, profile: &Profile) -> Option<Self> {
-        if spec.units != Units::Special {
-            return None;
-        }
-        let instruction = Instruction::mma(M16N8K16, Types::new(Elem::Bf16, Elem::F32));
-        let product = gemm::Gemm::new(profile, &instruction).ok()?;
+        let product = match (spec.units, spec.out) {
+            (Units::Special, _) => {
+                let instruction = Instruction::mma(M16N8K16, Types::new(Elem::Bf16, Elem::F32));
+                Product::Tensor(gemm::Gemm::new(profile, &instruction).ok()?)
+            }
+            (Units::Ieee, GemmOut::Partial) => return None,
+            (Units::Ieee, _) => Product::Chain,
+        };
         Some(Self { spec: spec.clone(), product })
     }
 }
@@ -57,20 +66,33 @@ impl Native for Gemm {
         let (m, n, k) = (rows as usize, n_pad as usize, k_pad as usize);
         let threads = call.options.threads;
         let x = call.memory.words(x.0, x.1).ok_or(Declined)?.halves();
-        let packers = if m * k < WORTH_A_THREAD { 1 } else { threads };
-        let x = Rows::pack_on(packers, Elem::Bf16, m, k, &x).map_err(|_| Declined)?;
         let w = call.packs.bf16(call.memory, w.0, n, k).ok_or(Declined)?;
-        let y = call.memory.words_mut(y.0, y.1).ok_or(Declined)?;
-        let blocks = k_pad / PAD;
-        let per = blocks.div_ceil(splits);
-        let edge = |slice: u32| (slice.saturating_mul(per).min(blocks) * PAD) as usize;
-        let slices: Vec<_> = (0..splits).map(|slice| edge(slice)..edge(slice + 1)).collect();
-        let product = self.product.threads(threads).level(call.options.simd);
-        let store = |at: gemm::At, values: &[u32]| {
+        // All must be there before it counts as written.
+        call.memory.words(y.0, y.1).ok_or(Declined)?;
+        let view = || call.memory.words_mut(y.0, y.1).ok_or(Declined);
+        let store = |y: WordsMut<'_>, at: gemm::At, values: &[u32]| {
             let element = (at.range * m + at.row) * n + at.column;
             if out == GemmOut::Bf16 { put_bf16(y, element, values) } else { y.put(element, values) }
         };
-        product.ranges(&x, w, &slices, store).map_err(|_| Declined)
+        match &self.product {
+            Product::Tensor(product) => {
+                let packers = if m * k < WORTH_A_THREAD { 1 } else { threads };
+                let x = Rows::pack_on(packers, Elem::Bf16, m, k, &x).map_err(|_| Declined)?;
+                let blocks = k_pad / PAD;
+                let per = blocks.div_ceil(splits);
+                let edge = |slice: u32| (slice.saturating_mul(per).min(blocks) * PAD) as usize;
+                let slices: Vec<_> = (0..splits).map(|slice| edge(slice)..edge(slice + 1)).collect();
+                let product = product.threads(threads).level(call.options.simd);
+                let y = view()?;
+                product.ranges(&x, w, &slices, |at, values| store(y, at, values)).map_err(|_| Declined)
+            }
+            Product::Chain => {
+                let x = ChainRows::pack(Elem::Bf16, m, k, &x).map_err(|_| Declined)?;
+                let chain = Chain::new().threads(threads).level(call.options.simd);
+                let y = view()?;
+                chain.each(&x, w, |at, values| store(y, at, values)).map_err(|_| Declined)
+            }
+        }
     }
 }
 

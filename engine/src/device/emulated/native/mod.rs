@@ -17,6 +17,7 @@
 mod attention;
 mod gemm;
 mod packs;
+mod rows;
 mod warp;
 
 use emulator::exec::{ExecOptions, Memory};
@@ -85,7 +86,10 @@ pub(super) fn of(kernel: &KernelText, sha256: &[u8; 32], profile: &Profile) -> O
     let spec = kernel.spec.as_ref()?;
     let native: Box<dyn Native> = match spec {
         KernelSpec::Attention(spec) => Box::new(attention::Attention::new(spec, profile)?),
+        KernelSpec::ChainAttention(spec) => Box::new(attention::ChainAttention::new(spec)?),
         KernelSpec::Gemm(spec) => Box::new(gemm::Gemm::new(spec, profile)?),
+        KernelSpec::RmsNorm(spec) => Box::new(rows::RmsNorm::new(spec)?),
+        KernelSpec::SiluMul(spec) => Box::new(rows::SiluMul::new(spec)?),
         _ => return None,
     };
     let built = spec.build();

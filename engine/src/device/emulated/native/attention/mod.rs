@@ -3,6 +3,7 @@
 //! The rows of a query tile and the query heads that share a key/value head are the rows of one product. Every tile of keys and of values is
 //! packed once a launch, however many query tiles read it.
 
+mod chain;
 mod plan;
 mod softmax;
 mod tiles;
@@ -13,6 +14,7 @@ use emulator::mma::{Instruction, M16N8K16, Types};
 use emulator::profile::Profile;
 use emulator::threads;
 
+pub(super) use self::chain::ChainAttention;
 use self::plan::{Outputs, Plan};
 use self::softmax::Softmax;
 use self::tiles::KvTile;
