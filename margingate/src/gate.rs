@@ -1,0 +1,319 @@
+//! The gate: which rows wait for the reference, when they are verified, what is written back, and when the threshold rises.
+//!
+//! A row whose risk is low is *held*: its token is neither released nor fed back, and its request sits out until the reference has
+//! decided. Held rows of several steps are verified together, in batches of one constant shape, while other requests go on. The rule is deterministic: an
+//! auditor who knows the margins makes the same decisions.
+
+use std::collections::VecDeque;
+
+use crate::margin::Margin;
+use crate::threshold::{self, Refusal};
+
+/// Which columns the reference's replace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WriteBack {
+    /// Those of a row whose token was wrong (the published policy).
+    Mismatch,
+    /// Those of every verified row; they were computed anyway.
+    Trigger,
+    /// Every row is verified and replaced: always-on verification. The threshold does not matter.
+    All,
+}
+
+impl WriteBack {
+    /// All of them.
+    pub const ALL: [WriteBack; 3] = [WriteBack::Mismatch, WriteBack::Trigger, WriteBack::All];
+
+    /// The stored word.
+    pub const fn name(self) -> &'static str {
+        match self {
+            WriteBack::Mismatch => "mismatch",
+            WriteBack::Trigger => "trigger",
+            WriteBack::All => "all",
+        }
+    }
+
+    /// The policy of this name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|p| p.name() == name)
+    }
+
+    /// Are the columns of a verified row replaced?
+    pub const fn writes(self, mismatch: bool) -> bool {
+        mismatch || !matches!(self, WriteBack::Mismatch)
+    }
+}
+
+/// What a gate's decisions depend on besides the margins.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Settings {
+    /// Threshold to begin with.
+    pub tau: f32,
+    /// What is replaced.
+    pub write_back: WriteBack,
+    /// Rows of every verification batch; fewer are padded. At least 1.
+    pub verify_rows: u32,
+    /// Steps that a held row waits for others to fill its batch; 0 verifies after every step.
+    pub patience: u32,
+    /// One of this many high-margin rows is verified all the same, to measure misses; 0 for none.
+    pub probe_every: u32,
+    /// Decides which ones.
+    pub probe_seed: u64,
+    /// Share by which the threshold exceeds the margin of a miss that was found.
+    pub safety: f32,
+}
+
+impl Settings {
+    /// A threshold with the published policy, batches of 8, a patience of 8 steps, no probes.
+    pub fn new(tau: f32) -> Self {
+        Self {
+            tau,
+            write_back: WriteBack::Mismatch,
+            verify_rows: 8,
+            patience: 8,
+            probe_every: 0,
+            probe_seed: 0,
+            safety: 0.25,
+        }
+    }
+
+    /// Refuses settings that make no sense.
+    ///
+    /// # Errors
+    /// [`Refusal::NotAThreshold`] for a threshold or a safety that is no number from 0 on, or batches without rows.
+    pub fn check(&self) -> Result<(), Refusal> {
+        threshold::check(self.tau)?;
+        threshold::check(self.safety)?;
+        if self.verify_rows == 0 {
+            return Err(Refusal::NotAThreshold { tau: "(batches of 0 rows)".into() });
+        }
+        Ok(())
+    }
+}
+
+/// What becomes of a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Decision {
+    /// Its margin is high: the token is released.
+    Commit,
+    /// The step ran the reference's kernels: there is nothing to verify.
+    Reference,
+    /// Its margin is low: the reference decides.
+    Hold,
+    /// Its margin is high, and it is verified to measure misses.
+    Probe,
+}
+
+impl Decision {
+    /// The token waits.
+    pub const fn waits(self) -> bool {
+        matches!(self, Decision::Hold | Decision::Probe)
+    }
+}
+
+/// A row that waits for the reference.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Held<R> {
+    /// Whose it is.
+    pub request: u64,
+    /// The token that the fast step would have released.
+    pub token: u32,
+    /// Its risk.
+    pub risk: Margin,
+    /// Why it waits.
+    pub why: Decision,
+    /// Steps that it has waited.
+    pub age: u32,
+    /// What the engine needs to compute it again.
+    pub row: R,
+}
+
+/// What the reference said of a held row.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Verified<R> {
+    /// The row.
+    pub held: Held<R>,
+    /// The reference's token: the one to release.
+    pub token: u32,
+    /// The columns are now the reference's.
+    pub repaired: bool,
+    /// The fast step had chosen another token.
+    pub mismatch: bool,
+}
+
+/// What the gate needs of an engine: the reference configuration.
+pub trait Reference {
+    /// What identifies a row to the engine.
+    type Row;
+    /// How it fails.
+    type Error;
+
+    /// Computes rows again in the reference configuration, each over its own K/V columns, in a batch of the constant shape of `pad_to`
+    /// rows; at most as many. Returns the token of each.
+    ///
+    /// # Errors
+    /// Whatever goes wrong.
+    fn verify(&mut self, rows: &[&Self::Row], pad_to: u32) -> Result<Vec<u32>, Self::Error>;
+
+    /// Leaves the reference's columns in place of the row's (K and V, every layer, every rank, scales too), or the batch's where they were.
+    /// Called once for every verified row.
+    ///
+    /// # Errors
+    /// Whatever goes wrong.
+    fn write_back(&mut self, row: &Self::Row, reference: bool) -> Result<(), Self::Error>;
+}
+
+/// The state of a gate; `R` is what the engine needs to compute a row again.
+#[derive(Clone, Debug)]
+pub struct Gate<R> {
+    settings: Settings,
+    tau: f32,
+    held: VecDeque<Held<R>>,
+    meter: Meter,
+}
+
+/// What the gate has counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Meter {
+    /// Rows judged by their margin.
+    pub judged: u64,
+    /// Rows held because their margin was low.
+    pub triggered: u64,
+    /// Of those, rows whose token was wrong.
+    pub mismatches: u64,
+    /// High-margin rows verified.
+    pub probes: u64,
+    /// Of those, rows whose token was wrong: misses, found out by chance.
+    pub misses: u64,
+    /// Verification batches.
+    pub batches: u64,
+    /// Rows of those batches that were padding.
+    pub padding: u64,
+}
+
+impl<R> Gate<R> {
+    /// A gate with nothing held.
+    ///
+    /// # Errors
+    /// As [`Settings::check`].
+    pub fn new(settings: Settings) -> Result<Self, Refusal> {
+        settings.check()?;
+        Ok(Self { settings, tau: settings.tau, held: VecDeque::new(), meter: Meter::default() })
+    }
+
+    /// The settings it began with.
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// The threshold now: that of the settings until a miss is found.
+    pub fn tau(&self) -> f32 {
+        self.tau
+    }
+
+    /// Counts so far.
+    pub fn meter(&self) -> Meter {
+        self.meter
+    }
+
+    /// Rows that wait, in order of arrival.
+    pub fn held(&self) -> impl Iterator<Item = &Held<R>> {
+        self.held.iter()
+    }
+
+    /// Judges a row by its risk. `step` and `row` count the engine's steps and the rows in one; `reference` says that the step ran the
+    /// reference's kernels.
+    pub fn judge(&mut self, risk: Margin, reference: bool, step: u64, row: u32) -> Decision {
+        if reference {
+            return Decision::Reference;
+        }
+        self.meter.judged += 1;
+        if self.settings.write_back == WriteBack::All || threshold::is_low(risk, self.tau) {
+            self.meter.triggered += 1;
+            return Decision::Hold;
+        }
+        let every = u64::from(self.settings.probe_every);
+        if every > 0 && mix(self.settings.probe_seed, step, row).is_multiple_of(every) {
+            self.meter.probes += 1;
+            return Decision::Probe;
+        }
+        Decision::Commit
+    }
+
+    /// Lets a row wait whose decision says so.
+    pub fn hold(&mut self, request: u64, token: u32, risk: Margin, why: Decision, row: R) {
+        self.held.push_back(Held { request, token, risk, why, age: 0, row });
+    }
+
+    /// One step of other requests has gone by.
+    pub fn step_done(&mut self) {
+        for held in &mut self.held {
+            held.age += 1;
+        }
+    }
+
+    /// Must a batch be verified before the next step? It is full, someone has waited long enough, or `others` is false: no other request can
+    /// take part in a step, or there might be no room for one without taking it from a held request.
+    pub fn due(&self, others: bool) -> bool {
+        let Some(oldest) = self.held.front() else { return false };
+        !others || self.held.len() >= self.settings.verify_rows as usize || oldest.age >= self.settings.patience
+    }
+
+    /// Verifies the rows that have waited longest, as many as fit one batch.
+    ///
+    /// # Errors
+    /// The engine's; the rows of the batch are then no longer held.
+    pub fn verify<E: Reference<Row = R>>(&mut self, engine: &mut E) -> Result<Vec<Verified<R>>, E::Error> {
+        let batch = self.next_batch();
+        let rows: Vec<&R> = batch.iter().map(|h| &h.row).collect();
+        let tokens = engine.verify(&rows, self.settings.verify_rows)?;
+        let mut out = Vec::with_capacity(batch.len());
+        for (held, token) in batch.into_iter().zip(tokens) {
+            let verified = self.settle(held, token);
+            engine.write_back(&verified.held.row, verified.repaired)?;
+            out.push(verified);
+        }
+        Ok(out)
+    }
+
+    /// The rows of the next batch, which are no longer held.
+    pub fn next_batch(&mut self) -> Vec<Held<R>> {
+        let count = self.held.len().min(self.settings.verify_rows as usize);
+        self.meter.batches += 1;
+        self.meter.padding += u64::from(self.settings.verify_rows) - count as u64;
+        self.held.drain(..count).collect()
+    }
+
+    /// What follows from the reference's token: repair, and a higher threshold where a high-margin row was wrong.
+    ///
+    /// **Bits.** The new threshold is `risk * (1 + safety)` in f32.
+    pub fn settle(&mut self, held: Held<R>, token: u32) -> Verified<R> {
+        let mismatch = token != held.token;
+        match held.why {
+            Decision::Probe if mismatch => {
+                self.meter.misses += 1;
+                self.tau = self.tau.max(held.risk.value() * (1.0 + self.settings.safety));
+            }
+            _ => self.meter.mismatches += u64::from(mismatch),
+        }
+        Verified { token, mismatch, repaired: self.settings.write_back.writes(mismatch), held }
+    }
+
+    /// Forgets what waits for a request that is gone or will be computed again.
+    pub fn forget(&mut self, request: u64) {
+        self.held.retain(|h| h.request != request);
+    }
+}
+
+/// A well-mixed number of a seed, a step and a row: SplitMix64's finaliser over each in turn.
+pub fn mix(seed: u64, step: u64, row: u32) -> u64 {
+    let scramble = |z: u64| {
+        let z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ z >> 31
+    };
+    let golden = 0x9e37_79b9_7f4a_7c15_u64;
+    [step, u64::from(row)]
+        .into_iter()
+        .fold(scramble(seed.wrapping_add(golden)), |z, part| scramble((z ^ part).wrapping_add(golden)))
+}
