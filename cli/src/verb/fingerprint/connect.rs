@@ -1,6 +1,6 @@
 //! What every verb that asks an endpoint shares: address, key, budget, where answers are kept, how reports come out.
 
-use std::io::{self, Write};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
