@@ -27,6 +27,8 @@ pub enum Outcome {
     SomethingDiffers,
     /// It could not be told, or the run failed in a way already reported.
     CouldNotTell,
+    /// The endpoint that was to be asked does not answer.
+    NoEndpoint,
 }
 
 impl Outcome {
@@ -36,6 +38,7 @@ impl Outcome {
             Outcome::AllMatch => 0,
             Outcome::SomethingDiffers => 1,
             Outcome::CouldNotTell => 2,
+            Outcome::NoEndpoint => 3,
         }
     }
 }
@@ -138,7 +141,7 @@ pub fn wants_json(arguments: impl IntoIterator<Item = OsString>) -> bool {
 pub fn refuse(error: &clap::Error, json: bool) -> ExitCode {
     if json && error.use_stderr() {
         let text = error.render().to_string();
-        print_failure("usage", text.trim_start_matches("error: ").trim_end());
+        print_failure("usage", text.trim_start_matches("error: ").trim_end(), Outcome::CouldNotTell);
     }
     let _ = error.print();
     ExitCode::from(if error.use_stderr() { Outcome::CouldNotTell } else { Outcome::AllMatch })
@@ -149,16 +152,20 @@ pub fn fail(error: &anyhow::Error, json: bool) -> ExitCode {
     if error.is::<ReaderGone>() {
         return ExitCode::from(ReaderGone::CODE);
     }
+    let outcome = match error.downcast_ref() {
+        Some(fingerprint::Error::Endpoint(_)) => Outcome::NoEndpoint,
+        _ => Outcome::CouldNotTell,
+    };
     let text = sentence(error);
     if json {
-        print_failure("failed", &text);
+        print_failure("failed", &text, outcome);
     }
     note(format_args!("{text}"));
-    Outcome::CouldNotTell.into()
+    outcome.into()
 }
 
-fn print_failure(kind: &'static str, error: &str) {
-    let failure = Failure { schema: "lastbit/error/v1", kind, error, exit_code: Outcome::CouldNotTell.code() };
+fn print_failure(kind: &'static str, error: &str, outcome: Outcome) {
+    let failure = Failure { schema: "lastbit/error/v1", kind, error, exit_code: outcome.code() };
     // The text goes to standard error as well: a reader that is gone loses nothing.
     let _ = Format { json: true }.print(&failure, |_| Ok(()));
 }

@@ -5,6 +5,7 @@ mod bench;
 mod conformance;
 mod doctor;
 mod emulator;
+mod fingerprint;
 mod generate;
 mod keygen;
 mod log;
@@ -35,6 +36,8 @@ pub enum Verb {
     /// Audit a log and explain each finding in words: first difference, growth, cause, what else would fit
     #[command(after_help = EXIT_CODES)]
     Explain(audit::ExplainArgs),
+    /// Say which engine, format and hardware answer behind an OpenAI-compatible endpoint
+    Fingerprint(fingerprint::Args),
     /// Serve prompts on the emulated device, and log what was served
     Generate(generate::Args),
     /// Make an Ed25519 key pair
@@ -64,6 +67,7 @@ impl Verb {
             Verb::Doctor(args) => doctor::run(args),
             Verb::Emulator(args) => emulator::run(args),
             Verb::Explain(args) => audit::explain(args),
+            Verb::Fingerprint(args) => fingerprint::run(args),
             Verb::Conformance(args) => conformance::run(args),
             Verb::Generate(args) => generate::run(args),
             Verb::Keygen(args) => keygen::run(args),
