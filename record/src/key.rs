@@ -139,7 +139,15 @@ impl PublicKey {
     /// [`Error::KeySyntax`] when it is no Ed25519 public key or a weak one, [`Error::Io`].
     pub fn read(path: &Path) -> Result<Self, Error> {
         let mut file = file::open(path, MAX_KEY_FILE).map_err(Error::io(path))?;
-        let key = VerifyingKey::from_public_key_pem(&read_text(&mut file, path)?).map_err(|_| Error::KeySyntax)?;
+        Self::from_pem(&read_text(&mut file, path)?)
+    }
+
+    /// Reads a SubjectPublicKeyInfo PEM.
+    ///
+    /// # Errors
+    /// [`Error::KeySyntax`] when it is no Ed25519 public key or a weak one.
+    pub fn from_pem(pem: &str) -> Result<Self, Error> {
+        let key = VerifyingKey::from_public_key_pem(pem).map_err(|_| Error::KeySyntax)?;
         Self::from_bytes(key.as_bytes())
     }
 }

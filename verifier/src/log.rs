@@ -17,7 +17,7 @@ use crate::result::{
 use crate::scheduling::{self, Follower};
 use crate::verdict::{Level, Verdict, fold_records};
 use record::inference::{Mentions, join, runs};
-use record::log::{self, Expect, LogRefusal, Source};
+use record::log::{self, Expect, KeyHistory, LogRefusal, Source};
 use record::{Digest, PublicKey, Receipt, Record};
 
 /// Revision of the auditor's arithmetic; it is the engine's.
@@ -106,7 +106,7 @@ pub fn audit(
     result.log.last = verified.entries.last().map(|e| e.header.sequence);
     result.log.head = verified.entries.last().map(|e| e.header.chain.after.to_string());
     let receipts;
-    (receipts, result.log.set_aside) = read_receipts(&input.receipts, &verified.checkpoint.origin, input.key)?;
+    (receipts, result.log.set_aside) = read_receipts(&input.receipts, &verified.checkpoint.origin, &verified.keys)?;
     let chosen = challenge::choose(&input.plan, &verified.checkpoint.root, entries)?;
     result.sampling = challenge::describe(&input.plan, entries, chosen.len() as u64);
 
@@ -215,11 +215,11 @@ fn one(
 }
 
 /// Receipts that the operator's key signed for this log, and the copies beside the log that are none.
-fn read_receipts(files: &[Presented], origin: &str, key: &PublicKey) -> Result<(Vec<Receipt>, Vec<SetAside>), Error> {
+fn read_receipts(files: &[Presented], origin: &str, keys: &KeyHistory) -> Result<(Vec<Receipt>, Vec<SetAside>), Error> {
     let (mut valid, mut set_aside) = (Vec::new(), Vec::new());
     for file in files {
         let read = match &file.bytes {
-            Ok(bytes) => Receipt::verify(bytes, origin, key).map_err(|e| match e {
+            Ok(bytes) => keys.receipt(bytes, origin).map_err(|e| match e {
                 record::Error::NoteUnsigned { .. } => {
                     format!("it is not signed by the operator's key under the name of this log, {origin}")
                 }
