@@ -94,10 +94,12 @@ impl PublicKey {
     /// The key with these 32 bytes.
     ///
     /// # Errors
-    /// [`Error::KeySyntax`] when they are no point of the curve or a weak one.
+    /// [`Error::KeySyntax`] when they are no point of the curve, a weak one, or not its one encoding (RFC 8032 5.1.3).
     pub fn from_bytes(bytes: &[u8; 32]) -> Result<Self, Error> {
         let key = VerifyingKey::from_bytes(bytes).map_err(|_| Error::KeySyntax)?;
-        if key.is_weak() { Err(Error::KeySyntax) } else { Ok(Self(key)) }
+        // The library reduces a coordinate of 2^255-19 or more: one key would then have two spellings, and two ids.
+        let canonical = key.to_edwards().compress().as_bytes() == bytes;
+        if key.is_weak() || !canonical { Err(Error::KeySyntax) } else { Ok(Self(key)) }
     }
 
     /// The 32 bytes.

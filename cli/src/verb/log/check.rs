@@ -64,7 +64,9 @@ pub fn run(args: Args) -> anyhow::Result<Outcome> {
     let (report, outcome) = match judged.and_then(|shown| shown.report(kind, &args.trust)) {
         Ok(judged) => judged,
         Err(error) => {
-            let Some(outcome) = error.downcast_ref::<Error>().and_then(finding) else { return Err(error) };
+            let Some(outcome) = error.downcast_ref::<Error>().and_then(finding) else {
+                return Err(error.context(format!("checking {}", args.proof.display())));
+            };
             let words = format!("it does not hold: {}", output::sentence(&error));
             let report =
                 Report { schema: SCHEMA, kind, holds: false, origin: None, size: None, cosigned: Vec::new(), words };
