@@ -84,7 +84,8 @@ pub fn run(args: Args) -> anyhow::Result<Outcome> {
     let drawn = draw(&plan, &Population { root: committed.root, facts })?.records;
 
     let model = Arc::new(source::model(args.model.as_deref())?);
-    let at_hand = AtHand::emulated(model, args.emulation.thread_count(), Some(args.emulation.simd));
+    let emulation = args.emulation.clone();
+    let at_hand = AtHand::on_emulated(model, move |profile| emulation.device(profile));
     let mut report = Report { schema: "lastbit/reveal/v1", records: Vec::new(), rows: 0, bytes: 0, files: Vec::new() };
     let bar = progress(1, "revealing");
     for run in runs.into_iter().filter(|run| run.clone().any(|at| drawn.contains(&(at as u64)))) {
