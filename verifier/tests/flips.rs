@@ -11,8 +11,9 @@ use toy::machine::Toy;
 use verifier::Verdict;
 use verifier::audit::Options;
 use verifier::challenge::Plan;
+use verifier::intake;
 use verifier::log::{LogInput, Prepared, audit};
-use verifier::result::{AuditResult, IdentityField, SignedResult, Subject};
+use verifier::result::{AuditResult, IdentityField, Limits, SetAside, SignedResult, Subject};
 use verifier::reveal::reveal;
 
 fn key() -> PrivateKey {
@@ -58,7 +59,9 @@ fn audited(folder: &Path) -> AuditResult {
         plan: Plan::All,
         recheck: vec![],
     };
-    audit(&input, &Options::default(), &|_, _, _| {}).unwrap()
+    // What else would give the same bits is not the question here.
+    let limits = Limits { extra_rows: 1, splits: 1, seeds: 1 };
+    audit(&input, &Options { limits, ..Options::default() }, &|_, _, _| {}).unwrap()
 }
 
 fn files(folder: &Path) -> Vec<PathBuf> {
@@ -75,47 +78,45 @@ fn files(folder: &Path) -> Vec<PathBuf> {
     out
 }
 
-/// Flips one bit of every `stride`-th byte; `bits` of them.
-fn flip(stride: usize, bits: &[u8]) {
+/// Flips one bit of every `stride`-th byte.
+fn flip(stride: usize) {
     let dir = tempfile::tempdir().unwrap();
     let log = dir.path().join("log");
-    written(&log);
+    let record = written(&log);
     let honest = audited(&log);
     assert_eq!(honest.verdict, Verdict::Match, "{}", honest.headline);
     let mut kinds = std::collections::BTreeSet::new();
     for path in files(&log) {
         let bytes = std::fs::read(&path).unwrap();
         let kind = path.extension().unwrap_or(path.file_name().unwrap()).to_str().unwrap().to_owned();
-        for at in (0..bytes.len()).step_by(stride) {
-            for bit in bits {
-                let mut altered = bytes.clone();
-                altered[at] ^= 1 << ((usize::from(*bit) + at) % 8);
-                std::fs::write(&path, altered).unwrap();
-                let result = audited(&log);
-                let place = format!("{}, byte {at}", path.display());
-                match kind.as_str() {
-                    // Copies that anyone may have put there: the audit names them, uses nothing of them, and computes without.
-                    // A reader accepts any minor version of the file.
-                    "evidence" if (18..20).contains(&at) => assert_eq!(result, honest, "{place}"),
-                    "evidence" => {
-                        let aside = &result.records[0].set_aside;
-                        assert!(aside.len() == 1 && !aside[0].reason.is_empty(), "{place}");
-                        assert_eq!(result.verdict, Verdict::Match, "{place}");
-                    }
-                    "receipt" => {
-                        let aside = &result.log.set_aside;
-                        assert!(aside.len() == 1 && !aside[0].reason.is_empty(), "{place}");
-                        assert_eq!(result.verdict, Verdict::Match, "{place}");
-                    }
-                    // What the key signed.
-                    _ => {
-                        assert_ne!(result.verdict, Verdict::Match, "{place}");
-                        assert_ne!(result.verdict, Verdict::Mismatch, "{place}: damage is no accusation");
-                        assert!(!result.headline.is_empty(), "{place}");
-                        let why = result.log.refused.as_ref().map(|r| r.reason.len()).unwrap_or_default();
-                        let of_record = result.records.iter().any(|r| r.claims.iter().any(|c| !c.detail.is_empty()));
-                        assert!(why > 0 || of_record, "{place}");
-                    }
+        for (count, at) in (0..bytes.len()).step_by(stride).enumerate() {
+            let mut altered = bytes.clone();
+            altered[at] ^= 1 << ((at / stride) % 8);
+            let place = format!("{}, byte {at}", path.display());
+            if kind == "evidence" {
+                // A reader accepts any minor version of the file.
+                let minor = (18..20).contains(&at);
+                let opened = intake::open(&altered, &record);
+                assert!(minor || opened.is_err_and(|reason| !reason.is_empty()), "{place}");
+                // An audit sets it aside and computes everything again, which takes its time: some of them.
+                if minor || count % 64 != 0 {
+                    continue;
+                }
+            }
+            std::fs::write(&path, altered).unwrap();
+            let result = audited(&log);
+            match kind.as_str() {
+                // Copies that anyone may have put there: the audit names them, uses nothing of them, and computes without.
+                "evidence" => set_aside(&result.records[0].set_aside, &result, &place),
+                "receipt" => set_aside(&result.log.set_aside, &result, &place),
+                // What the key signed.
+                _ => {
+                    assert_ne!(result.verdict, Verdict::Match, "{place}");
+                    assert_ne!(result.verdict, Verdict::Mismatch, "{place}: damage is no accusation");
+                    assert!(!result.headline.is_empty(), "{place}");
+                    let of_log = result.log.refused.as_ref().is_some_and(|refused| !refused.reason.is_empty());
+                    let of_record = result.records.iter().any(|r| r.claims.iter().any(|c| !c.detail.is_empty()));
+                    assert!(of_log || of_record, "{place}");
                 }
             }
         }
@@ -127,15 +128,20 @@ fn flip(stride: usize, bits: &[u8]) {
     assert_eq!(audited(&log), honest);
 }
 
-#[test]
-fn flipped_bytes_never_match() {
-    flip(97, &[0]);
+fn set_aside(aside: &[SetAside], result: &AuditResult, place: &str) {
+    assert!(aside.len() == 1 && !aside[0].reason.is_empty(), "{place}");
+    assert_eq!(result.verdict, Verdict::Match, "{place}");
 }
 
 #[test]
-#[ignore = "deep: every byte, three bits"]
+fn flipped_bytes_never_match() {
+    flip(97);
+}
+
+#[test]
+#[ignore = "deep: every byte"]
 fn every_flipped_byte_never_matches() {
-    flip(1, &[0, 3, 6]);
+    flip(1);
 }
 
 #[test]
