@@ -96,6 +96,30 @@ pub fn profile(name: &str) -> Result<String, String> {
     }
 }
 
+/// How much an audit may cost.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Budget {
+    /// Replayed tokens, and the words that said so.
+    Tokens(u64, String),
+    /// Seconds, and the words that said so.
+    Seconds(u64, String),
+}
+
+/// A budget: `20000tok`, `90s`, `10min`, `2h`.
+pub fn budget(text: &str) -> Result<Budget, String> {
+    let split = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let (digits, unit) = text.split_at(split);
+    let amount = digits.parse::<u64>().ok().filter(|amount| (1..1 << 40).contains(amount));
+    let words = text.to_owned();
+    match (amount, unit) {
+        (Some(tokens), "tok") => Ok(Budget::Tokens(tokens, words)),
+        (Some(seconds), "s") => Ok(Budget::Seconds(seconds, words)),
+        (Some(minutes), "min") => Ok(Budget::Seconds(minutes * 60, words)),
+        (Some(hours), "h") => Ok(Budget::Seconds(hours * 3600, words)),
+        _ => Err("a budget is a whole number and `tok`, `s`, `min` or `h`, for example 20000tok or 10min".to_owned()),
+    }
+}
+
 /// A randomness beacon.
 pub fn beacon(text: &str) -> Result<String, String> {
     let hex = text.len().is_multiple_of(2) && text.bytes().all(|b| b.is_ascii_hexdigit());
@@ -139,6 +163,16 @@ mod tests {
         assert!(["", "1", "=1", "1=", "1=nan", "-1=0", "4294967296=0", "1=2=3"].iter().all(|t| logit_bias(t).is_err()));
         assert!(temperature("0.7").is_ok() && top_p("1").is_ok() && min_p("1").is_ok());
         assert_eq!((penalty("-0.5"), logit_bias("7=-1.5")), (Ok(-0.5), Ok((7, -1.5))));
+    }
+
+    #[test]
+    fn budgets_have_a_unit() {
+        assert_eq!(budget("10min"), Ok(Budget::Seconds(600, "10min".to_owned())));
+        assert_eq!(budget("20000tok"), Ok(Budget::Tokens(20_000, "20000tok".to_owned())));
+        assert_eq!(budget("2h"), Ok(Budget::Seconds(7200, "2h".to_owned())));
+        for bad in ["", "10", "min", "0s", "-1s", "1.5h", "10 min", "99999999999999tok", "10minutes"] {
+            assert!(budget(bad).is_err(), "{bad}");
+        }
     }
 
     #[test]

@@ -5,11 +5,13 @@ use std::sync::Arc;
 
 use engine::Model;
 use record::log::{Checkpoint, Directory};
+use record::model_signing::SignedModel;
 use record::{Digest, PublicKey};
 use verifier::audit::Options;
 use verifier::challenge::Plan;
 use verifier::directory;
 use verifier::engine_replay::AtHand;
+use verifier::identity;
 use verifier::log::{Holder, LogInput, Presented, audit};
 use verifier::result::{AuditResult, Subject};
 
@@ -32,6 +34,8 @@ pub struct Inspection<'a> {
     pub receipts: Vec<PathBuf>,
     /// Take the copies of receipts that the operator kept as well.
     pub own_receipts: bool,
+    /// A model as its signer lists it: records must declare files of it.
+    pub signed_model: Option<&'a SignedModel>,
     /// Which records.
     pub plan: Plan,
     /// Commands that repeat the audit, for the report.
@@ -66,7 +70,11 @@ pub fn inspect(
         pinned: what.pinned,
         receipts,
         evidence: &|record: &Digest| directory::evidence(&directory, record),
-        prepare: &|record| at_hand.prepare(record),
+        prepare: &|record| {
+            let mut prepared = at_hand.prepare(record)?;
+            prepared.identity.extend(what.signed_model.map(|signed| identity::model_signature(record, signed)));
+            Ok(prepared)
+        },
         plan: what.plan.clone(),
         recheck: what.recheck.clone(),
     };

@@ -10,6 +10,7 @@
 mod argument;
 mod chat;
 mod demo;
+mod draw;
 mod inspect;
 mod models;
 mod operate;

@@ -92,6 +92,11 @@ fn files_on_the_command_line() {
     every(&["log", "verify", log, "--key", "@"], &at);
     every(&["log", "init", out, "--origin", "x", "--key", "@"], &at);
     all_but_folders(&["log", "init", "@", "--origin", "x", "--key", key], &at);
+    every(&["log", "check", "@", "--key", public], &at);
+    every(&["log", "monitor", "@", "--key", public], &at);
+    every(&["log", "prove", log, "--key", public, "--entry", "0", "--out", out, "--checkpoint", "@"], &at);
+    every(&["audit", log, "--key", public, "--model-signature", "@", "--model-signing-key", public], &at);
+    every(&["audit", log, "--key", public, "--model-signature", public, "--model-signing-key", "@"], &at);
     every(&["keygen", "@"], &at);
     every(&["mufu", "show", "--profile", "@"], &at);
     every(&["mufu", "fit", &bench.path("no-dumps"), "--samples", "@"], &at);

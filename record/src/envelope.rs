@@ -24,6 +24,8 @@ pub mod predicate {
     pub const LOG_ENTRY: &str = "https://lastbit.dev/inference-log-entry/v1";
     /// A whole replay record (`docs/spec/inference-record.md`).
     pub const RECORD: &str = "https://lastbit.dev/inference-record/v1";
+    /// A change of a log's keys (`docs/spec/transparency-log.md`).
+    pub const LOG_KEY: &str = "https://lastbit.dev/log-key/v1";
     /// Result of an audit (`docs/spec/audit-result.md`).
     pub const AUDIT_RESULT: &str = "https://lastbit.dev/audit-result/v1";
 }
@@ -120,8 +122,18 @@ impl dsse::Verifier for DsseVerifier<'_> {
 /// # Errors
 /// [`Error::Canonical`] when the statement has no canonical form; [`Error::Envelope`].
 pub fn sign<P: Serialize>(statement: &Statement<P>, key: &PrivateKey) -> Result<Vec<u8>, Error> {
+    sign_with(statement, &[key])
+}
+
+/// As [`sign`], with one signature a key.
+///
+/// # Errors
+/// As [`sign`].
+pub fn sign_with<P: Serialize>(statement: &Statement<P>, keys: &[&PrivateKey]) -> Result<Vec<u8>, Error> {
     let payload = canonical::to_bytes(statement)?;
-    let envelope = dsse::sign(PAYLOAD_TYPE, &payload, &DsseSigner(key)).map_err(Error::Envelope)?;
+    let signers: Vec<DsseSigner<'_>> = keys.iter().map(|key| DsseSigner(key)).collect();
+    let signers: Vec<&dyn dsse::Signer> = signers.iter().map(|signer| signer as &dyn dsse::Signer).collect();
+    let envelope = dsse::sign_with(PAYLOAD_TYPE, &payload, &signers).map_err(Error::Envelope)?;
     Ok(canonical::to_bytes(&envelope)?)
 }
 
@@ -175,4 +187,30 @@ pub fn verify(bytes: &[u8], keys: &[&PublicKey]) -> Result<Verified, Error> {
         keys: keys.len(),
         mismatched_keys,
     }))
+}
+
+/// Verifies an envelope that *all* of `keys`, which differ, must have signed, and that has one spelling: canonical JSON, as many signatures as keys.
+///
+/// # Errors
+/// As [`verify`]; [`Error::Canonical`] for another spelling.
+pub fn verify_all(bytes: &[u8], keys: &[&PublicKey]) -> Result<Verified, Error> {
+    let envelope: dsse::Envelope = canonical::read(bytes, MAX_ENVELOPE_BYTES)?;
+    let verifiers: Vec<DsseVerifier<'_>> = keys.iter().map(|key| DsseVerifier(key)).collect();
+    let verifiers: Vec<&dyn dsse::Verifier> =
+        verifiers.iter().map(|verifier| verifier as &dyn dsse::Verifier).collect();
+    let verified = dsse::verify(&envelope, &verifiers, keys.len()).map_err(Error::Envelope)?;
+    if verified.payload_type != PAYLOAD_TYPE {
+        return Err(Error::UnknownType { found: verified.payload_type, expected: PAYLOAD_TYPE });
+    }
+    if envelope.signatures.len() != keys.len() {
+        return Err(Error::Envelope(dsse::Error::MalformedEnvelope("more signatures than keys".to_owned())));
+    }
+    Ok(Verified { payload: verified.payload, key_id: keys[0].id() })
+}
+
+/// What an envelope says before anybody has verified it: only to find out who must have signed it.
+pub(crate) fn unverified_payload(bytes: &[u8]) -> Option<Vec<u8>> {
+    use base64::Engine as _;
+    let envelope: dsse::Envelope = canonical::read(bytes, MAX_ENVELOPE_BYTES).ok()?;
+    base64::engine::general_purpose::STANDARD.decode(envelope.payload).ok()
 }

@@ -6,11 +6,14 @@ use thiserror::Error as ThisError;
 
 use crate::canonical::Refusal;
 use crate::container::ContainerRefusal;
+use crate::digest::Digest;
 use crate::evidence::EvidenceRefusal;
 use crate::inference::RecordRefusal;
 use crate::log::{LogRefusal, MAX_ENTRY_BYTES, MAX_ORIGIN_BYTES};
+use crate::model_signing::ModelSignatureRefusal;
 use crate::receipt::{MAX_RECEIPT_BYTES, ReceiptRefusal};
 use crate::tensor::DType;
+use crate::tlog::PublishRefusal;
 
 /// Everything that can go wrong while writing or reading one artefact.
 ///
@@ -105,6 +108,36 @@ pub enum Error {
     /// The system has no randomness to give.
     #[error("no randomness from the operating system: {0}")]
     Randomness(#[source] getrandom::Error),
+    /// A witness's key is not of the form `name+id+base64`, or not one for cosignatures.
+    #[error("not the key of a witness: name, plus, id, plus, and the base64 of byte 4 and an Ed25519 key")]
+    WitnessKey,
+    /// A proof file or a request to a witness is malformed.
+    #[error("line {line} of the proof is malformed")]
+    ProofSyntax {
+        /// The line, from 1; 0 for a file that is too long or no text.
+        line: usize,
+    },
+    /// A published folder is not the log's.
+    #[error(transparent)]
+    Publish(#[from] PublishRefusal),
+    /// Whether two checkpoints agree cannot be told without the tree of the larger one. The caller has to bring it.
+    #[error("without the entries of the larger log it cannot be told whether it continues the smaller")]
+    Undecided,
+    /// Two checkpoints that one log can have are no proof of misbehaviour.
+    #[error("these two checkpoints do not contradict each other")]
+    NoMisbehaviour,
+    /// A signature over a model is not accepted.
+    #[error(transparent)]
+    ModelSignature(#[from] ModelSignatureRefusal),
+    /// A log is opened by a key that does not sign it any more, or not yet.
+    #[error("this key does not sign the log; the one that does has the id {current}")]
+    NotTheLogsKey {
+        /// Id of the key that signs.
+        current: Digest,
+    },
+    /// A key statement that this log cannot have: no recovery key, a second one, or a successor that signed before.
+    #[error("{0}")]
+    KeyStatement(&'static str),
     /// A log's name is empty, too long, or has white space, control characters or a plus.
     #[error("a log is named by at most {MAX_ORIGIN_BYTES} bytes without white space or plus")]
     Origin,

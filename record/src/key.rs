@@ -94,10 +94,12 @@ impl PublicKey {
     /// The key with these 32 bytes.
     ///
     /// # Errors
-    /// [`Error::KeySyntax`] when they are no point of the curve or a weak one.
+    /// [`Error::KeySyntax`] when they are no point of the curve, a weak one, or not its one encoding (RFC 8032 5.1.3).
     pub fn from_bytes(bytes: &[u8; 32]) -> Result<Self, Error> {
         let key = VerifyingKey::from_bytes(bytes).map_err(|_| Error::KeySyntax)?;
-        if key.is_weak() { Err(Error::KeySyntax) } else { Ok(Self(key)) }
+        // The library reduces a coordinate of 2^255-19 or more: one key would then have two spellings, and two ids.
+        let canonical = key.to_edwards().compress().as_bytes() == bytes;
+        if key.is_weak() || !canonical { Err(Error::KeySyntax) } else { Ok(Self(key)) }
     }
 
     /// The 32 bytes.
@@ -139,7 +141,15 @@ impl PublicKey {
     /// [`Error::KeySyntax`] when it is no Ed25519 public key or a weak one, [`Error::Io`].
     pub fn read(path: &Path) -> Result<Self, Error> {
         let mut file = file::open(path, MAX_KEY_FILE).map_err(Error::io(path))?;
-        let key = VerifyingKey::from_public_key_pem(&read_text(&mut file, path)?).map_err(|_| Error::KeySyntax)?;
+        Self::from_pem(&read_text(&mut file, path)?)
+    }
+
+    /// Reads a SubjectPublicKeyInfo PEM.
+    ///
+    /// # Errors
+    /// [`Error::KeySyntax`] when it is no Ed25519 public key or a weak one.
+    pub fn from_pem(pem: &str) -> Result<Self, Error> {
+        let key = VerifyingKey::from_public_key_pem(pem).map_err(|_| Error::KeySyntax)?;
         Self::from_bytes(key.as_bytes())
     }
 }

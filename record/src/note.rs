@@ -2,7 +2,7 @@
 //!
 //! Notes carry what must stay small or be read by other people's tools: checkpoints and receipts.
 
-use signed_note::{Note, Signer, Verifier, VerifierList};
+use signed_note::{Note, Signature, Signer, Verifier, VerifierList};
 
 use crate::Error;
 use crate::key::{PrivateKey, PublicKey};
@@ -71,15 +71,46 @@ pub fn sign(text: &str, name: &str, key: &PrivateKey) -> Result<Vec<u8>, Error> 
 /// [`Error::Note`] when the bytes are no note.
 pub fn verify(bytes: &[u8], name: &str, key: &PublicKey) -> Result<String, Error> {
     let note = Note::from_bytes(bytes).map_err(Error::Note)?;
-    let known = VerifierList::new(vec![Box::new(NoteVerifier { name: name.to_owned(), key: key.clone() })]);
-    note.verify(&known).map_err(|error| match error {
-        signed_note::NoteError::UnverifiedNote => Error::NoteUnsigned { name: name.to_owned() },
-        signed_note::NoteError::InvalidSignature { .. } => Error::NoteSignature { name: name.to_owned() },
-        other => Error::Note(other),
-    })?;
+    verify_with(&note, NoteVerifier { name: name.to_owned(), key: key.clone() })?;
     // `Note` guarantees UTF-8; a lossless conversion all the same, since it hands out bytes.
     String::from_utf8(note.text().to_vec()).map_err(|_| Error::Note(signed_note::NoteError::MalformedNote))
 }
+
+/// The signature of one key on a note, once it has been verified.
+pub(crate) fn verify_with(note: &Note, verifier: impl Verifier + 'static) -> Result<Signature, Error> {
+    let name = verifier.name().to_owned();
+    let known = VerifierList::new(vec![Box::new(verifier)]);
+    let (mut verified, _) = note.verify(&known).map_err(|error| match error {
+        signed_note::NoteError::UnverifiedNote => Error::NoteUnsigned { name: name.clone() },
+        signed_note::NoteError::InvalidSignature { .. } => Error::NoteSignature { name: name.clone() },
+        other => Error::Note(other),
+    })?;
+    verified.pop().ok_or(Error::NoteUnsigned { name })
+}
+
+/// Reads a C2SP verifier key `name+id+base64` whose key is of this type: 1 for notes, 4 for cosignatures.
+pub(crate) fn parse_key(text: &str, kind: u8) -> Option<(String, PublicKey)> {
+    use base64::Engine as _;
+    let (name, rest) = text.split_once('+')?;
+    let (id, encoded) = rest.split_once('+')?;
+    let bytes = base64::engine::general_purpose::STANDARD.decode(encoded).ok()?;
+    let key = bytes.strip_prefix(&[kind])?.try_into().ok()?;
+    let right = is_name(name, MAX_NAME_BYTES) && format!("{:08x}", signed_note::key_id(name, &bytes)) == id;
+    if right { Some((name.to_owned(), PublicKey::from_bytes(&key).ok()?)) } else { None }
+}
+
+impl PublicKey {
+    /// Reads a verifier key as [`PublicKey::note_key`] writes it: the name, and the key.
+    ///
+    /// # Errors
+    /// [`Error::KeySyntax`].
+    pub fn from_note_key(text: &str) -> Result<(String, Self), Error> {
+        parse_key(text, ED25519).ok_or(Error::KeySyntax)
+    }
+}
+
+/// Most bytes of a key's name.
+pub(crate) const MAX_NAME_BYTES: usize = 256;
 
 /// May `name` name a log or a key: not empty, no white space, no plus, at most `max` bytes.
 #[must_use]

@@ -15,6 +15,7 @@ pub mod keys;
 mod listen;
 mod metrics;
 mod text;
+pub mod witness;
 pub mod worker;
 
 pub use config::{Config, Limits};

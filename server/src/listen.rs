@@ -108,7 +108,8 @@ pub async fn serve(listener: TcpListener, serving: Serving, stop: impl Future<Ou
     let (mut stop, mut ended) = (pin!(stop), pin!(ended));
     let mut result = None;
     {
-        let mut accepting = pin!(accept(&listener, service.clone(), &connections));
+        let (app, config) = (router(service.clone()), &service.config);
+        let mut accepting = pin!(accept(&listener, app, (config.connections, config.receive()), &connections));
         tokio::select! {
             () = &mut accepting => {}
             () = &mut stop => tracing::info!("stopping: no new work, running requests may end"),
@@ -135,11 +136,15 @@ pub async fn serve(listener: TcpListener, serving: Serving, stop: impl Future<Ou
 }
 
 /// Accepts connections for ever.
-async fn accept(listener: &TcpListener, service: Arc<Service>, connections: &GracefulShutdown) {
-    let places = Arc::new(Semaphore::new(service.config.connections.max(1) as usize));
+pub(crate) async fn accept(
+    listener: &TcpListener,
+    app: axum::Router,
+    (most, receive): (u32, Duration),
+    connections: &GracefulShutdown,
+) {
+    let places = Arc::new(Semaphore::new(most.max(1) as usize));
     let mut http = http1::Builder::new();
-    http.timer(TokioTimer::new()).header_read_timeout(service.config.receive()).max_buf_size(64 << 10);
-    let app = router(service);
+    http.timer(TokioTimer::new()).header_read_timeout(receive).max_buf_size(64 << 10);
     loop {
         // The semaphore is never closed.
         let Ok(place) = places.clone().acquire_owned().await else { return };

@@ -5,6 +5,7 @@
 //! With `LASTBIT_REQUIRE_SHARED=1` a missing file fails the test instead, so continuous integration
 //! cannot skip silently.
 
+pub mod fuzz;
 pub mod http;
 
 use std::io::Write as _;

@@ -10,6 +10,7 @@ use engine::journal;
 use engine::runtime::Engine;
 use engine::scheduler::Settings;
 use record::inference::{DeviceKind, Finish, Record, Stack};
+use record::model_signing::{Listed, SignedModel};
 use record::{Digest, Fact};
 use serde::Serialize;
 
@@ -216,6 +217,19 @@ fn kernels(declared: &Stack, found: &Stack) -> Result<IdentityField, Error> {
             .or(Some("all at hand".to_owned())),
         agrees: missing.is_empty() && !declared.kernels.is_empty(),
     })
+}
+
+/// Is the model that a record declares the one that somebody signed? Every file that the engine read must be a file of it.
+pub fn model_signature(record: &Record, signed: &SignedModel) -> IdentityField {
+    let listed = signed.lists(&record.model.files);
+    let declared = match &listed {
+        Listed::All => format!("{} files of it", record.model.files.len()),
+        Listed::Differs(path) => format!("{} with other bytes", shown(path)),
+        Listed::Unknown(path) => format!("{}, which it does not have", shown(path)),
+    };
+    let found = format!("{}, {} files, {}", shown(&signed.name), signed.files.len(), signed.digest);
+    let agrees = listed == Listed::All && !record.model.files.is_empty();
+    IdentityField { field: "model signature".to_owned(), declared, found: Some(found), agrees }
 }
 
 /// A kernel is called what the text of its digest calls it.

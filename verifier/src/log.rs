@@ -3,7 +3,7 @@
 //! What is wrong with one record, or with what came with it, is said of that record; every other record is audited all the same.
 
 use crate::audit::{self, Input, Options};
-use crate::challenge::{self, Plan};
+use crate::challenge::{self, Drawn, Plan, Population};
 use crate::claims;
 use crate::compare::Opened;
 use crate::disclosure;
@@ -15,9 +15,10 @@ use crate::result::{
     AuditResult, Auditor, IdentityField, LogFacts, Method, RecordResult, Refusal, SCHEMA, SetAside, Subject,
 };
 use crate::scheduling::{self, Follower};
+use crate::strata::Facts;
 use crate::verdict::{Level, Verdict, fold_records};
 use record::inference::{Mentions, join, runs};
-use record::log::{self, Expect, LogRefusal, Source};
+use record::log::{self, Expect, KeyHistory, LogRefusal, Source};
 use record::{Digest, PublicKey, Receipt, Record};
 
 /// Revision of the auditor's arithmetic; it is the engine's.
@@ -106,20 +107,35 @@ pub fn audit(
     result.log.last = verified.entries.last().map(|e| e.header.sequence);
     result.log.head = verified.entries.last().map(|e| e.header.chain.after.to_string());
     let receipts;
-    (receipts, result.log.set_aside) = read_receipts(&input.receipts, &verified.checkpoint.origin, input.key)?;
-    let chosen = challenge::choose(&input.plan, &verified.checkpoint.root, entries)?;
-    result.sampling = challenge::describe(&input.plan, entries, chosen.len() as u64);
+    (receipts, result.log.set_aside) = read_receipts(&input.receipts, &verified.checkpoint.origin, &verified.keys)?;
 
     // Every record is read, the ones that were not drawn too: one that is not what its entry names is a finding, a request may go on
     // in any later record, and the scheduling rule is followed from the beginning.
-    let (mut mentions, mut scheduling, mut follower) = (Vec::new(), Vec::new(), Follower::default());
+    let (mut mentions, mut facts) = (Vec::new(), Vec::new());
+    let (mut scheduling, mut follower) = (Vec::new(), Follower::default());
     for index in 0..entries {
         let stored = verified.stored(index).ok();
         scheduling.push(follower.record(stored.as_ref()));
         mentions.push(stored.as_ref().map(Mentions::of));
+        facts.push(stored.as_ref().map(Facts::of).unwrap_or_default());
     }
+    let runs = runs(&mentions);
+    Facts::complete(&mut facts, &runs);
+    // A challenge is drawn from what was committed to before its beacon: the checkpoint that the auditor kept, if there is one.
+    let committed = match &input.plan {
+        Plan::Challenge(_) => input.pinned.unwrap_or(&verified.checkpoint),
+        Plan::All | Plan::These(_) => &verified.checkpoint,
+    };
+    let population = match &input.plan {
+        Plan::Challenge(_) => committed.size.min(entries),
+        Plan::All | Plan::These(_) => entries,
+    };
+    let facts = facts.get(..population as usize).unwrap_or_default();
+    let drawn = challenge::draw(&input.plan, &Population { root: committed.root, facts })?;
+    result.sampling = challenge::describe(&input.plan, population, entries - population, &drawn);
+    let chosen = drawn.records;
     let mut records: Vec<(Option<Record>, RecordResult)> = Vec::new();
-    for run in runs(&mentions) {
+    for run in runs {
         let first = run.start as u64;
         let parts: Result<Vec<Record>, LogRefusal> = run.clone().map(|at| verified.stored(at as u64)).collect();
         let digest = &verified.entries[run.start].header.record;
@@ -215,11 +231,11 @@ fn one(
 }
 
 /// Receipts that the operator's key signed for this log, and the copies beside the log that are none.
-fn read_receipts(files: &[Presented], origin: &str, key: &PublicKey) -> Result<(Vec<Receipt>, Vec<SetAside>), Error> {
+fn read_receipts(files: &[Presented], origin: &str, keys: &KeyHistory) -> Result<(Vec<Receipt>, Vec<SetAside>), Error> {
     let (mut valid, mut set_aside) = (Vec::new(), Vec::new());
     for file in files {
         let read = match &file.bytes {
-            Ok(bytes) => Receipt::verify(bytes, origin, key).map_err(|e| match e {
+            Ok(bytes) => keys.receipt(bytes, origin).map_err(|e| match e {
                 record::Error::NoteUnsigned { .. } => {
                     format!("it is not signed by the operator's key under the name of this log, {origin}")
                 }
@@ -280,7 +296,7 @@ fn blank(input: &LogInput<'_>, options: &Options) -> AuditResult {
             refused: None,
             set_aside: Vec::new(),
         },
-        sampling: challenge::describe(&input.plan, 0, 0),
+        sampling: challenge::describe(&input.plan, 0, 0, &Drawn::default()),
         records: Vec::new(),
         verdict: Verdict::Inconclusive,
         level: None,

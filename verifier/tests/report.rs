@@ -30,7 +30,7 @@ fn result(name: &str, record: RecordResult) -> AuditResult {
             refused: None,
             set_aside: Vec::new(),
         },
-        sampling: challenge::describe(&challenge::Plan::All, 1, 1),
+        sampling: challenge::describe(&challenge::Plan::All, 1, 0, &challenge::Drawn::all(1)),
         verdict: fold_records([record.verdict]),
         level: record.level,
         headline: String::new(),

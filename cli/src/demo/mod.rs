@@ -289,6 +289,7 @@ fn audit(
         pinned: None,
         receipts: Vec::new(),
         own_receipts: true,
+        signed_model: None,
         plan: Plan::All,
         recheck: disclosure::recheck("logs/NAME", "MODEL", "keys/operator.pub", plan::Mode::Schedule),
     };

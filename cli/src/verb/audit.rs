@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context as _, bail};
-use record::log::Checkpoint;
+use record::model_signing::{MAX_SIGNATURE_BYTES, ModelKey, SignedModel};
 use record::{LogRefusal, PrivateKey};
 use serde::Serialize;
 use verifier::audit::Options;
@@ -15,6 +15,7 @@ use verifier::result::{AuditResult, Limits, SignedResult, Subject};
 use verifier::{disclosure, explain, report};
 
 use crate::argument;
+use crate::draw::Draw;
 use crate::inspect::{Inspection, inspect};
 use crate::output::{self, Format, Outcome};
 use crate::source::{self, Emulation};
@@ -41,25 +42,20 @@ pub struct Input {
     #[arg(long, value_parser = argument::origin)]
     origin: Option<String>,
 
-    /// A checkpoint of this log seen before: the log must continue it
-    #[arg(long, value_name = "FILE")]
-    checkpoint: Option<PathBuf>,
-
     /// A receipt that a client presents; may be given several times
     #[arg(long, value_name = "FILE")]
     receipt: Vec<PathBuf>,
 
-    /// Audit this many records, drawn by --beacon, instead of all
-    #[arg(long, value_name = "N", requires = "beacon", value_parser = argument::count(1, u32::MAX))]
-    sample: Option<u32>,
+    #[command(flatten)]
+    draw: Draw,
 
-    /// Randomness published after the checkpoint was signed, at least 16 bytes of hex
-    #[arg(long, value_name = "HEX", requires = "sample", value_parser = argument::beacon)]
-    beacon: Option<String>,
+    /// A signature over the model's files (OpenSSF model signing, made with a key): records must declare the model that it names
+    #[arg(long, value_name = "FILE", requires = "model_signing_key")]
+    model_signature: Option<PathBuf>,
 
-    /// Name of this audit; with the beacon it decides the sample
-    #[arg(long, value_name = "TEXT", default_value = "audit")]
-    audit_id: String,
+    /// Public key of whoever signs the model
+    #[arg(long, value_name = "FILE", requires = "model_signature")]
+    model_signing_key: Option<PathBuf>,
 
     /// Look for up to this many unreported rows in a step, at most 4096
     #[arg(long, value_name = "N", default_value_t = Limits::default().extra_rows, value_parser = argument::count(0, argument::MAX_EXTRA_ROWS))]
@@ -131,6 +127,13 @@ fn replay_mode(name: &str) -> Result<Mode, String> {
         .ok_or_else(|| "it is schedule or prefill".to_owned())
 }
 
+fn signed_model(signature: &Path, key: &Path) -> anyhow::Result<SignedModel> {
+    let key = ModelKey::from_pem(&source::text(key, source::MAX_TEXT)?)
+        .with_context(|| format!("the key {}", key.display()))?;
+    let bytes = source::file(signature, MAX_SIGNATURE_BYTES as u64)?;
+    SignedModel::verify(&bytes, &key).with_context(|| format!("the model signature {}", signature.display()))
+}
+
 impl Input {
     /// A name, not a path: the result must not depend on where the auditor keeps the log.
     fn name(&self) -> String {
@@ -141,19 +144,10 @@ impl Input {
         source::log_folder(&self.log)?;
         let key = source::public_key(&self.key)?;
         let model = Arc::new(source::model(self.model.as_deref())?);
-        let pinned = match &self.checkpoint {
-            Some(path) => {
-                let bytes = source::file(path, source::MAX_CHECKPOINT)?;
-                let verified = Checkpoint::verify(&bytes, &key);
-                Some(verified.with_context(|| format!("the checkpoint seen before, {}", path.display()))?)
-            }
-            None => None,
-        };
-        let plan = match (self.sample, &self.beacon) {
-            (Some(records), Some(beacon)) => {
-                Plan::Challenge { beacon: beacon.clone(), audit: self.audit_id.clone(), records: records.into() }
-            }
-            _ => Plan::All,
+        let pinned = self.draw.pinned(&self.log, &key)?;
+        let signed = match (&self.model_signature, &self.model_signing_key) {
+            (Some(signature), Some(key)) => Some(signed_model(signature, key)?),
+            _ => None,
         };
         let options = Options {
             mode: self.mode,
@@ -161,18 +155,36 @@ impl Input {
             ..Options::default()
         };
         let recheck = disclosure::recheck("LOG", "MODEL", "OPERATOR.pub", self.mode);
-        let what = Inspection {
+        let with = |plan: Plan| Inspection {
             log: &self.log,
             subject: Subject { name: self.name(), note: String::new() },
             key: &key,
             origin: self.origin.as_deref(),
-            pinned: pinned.as_ref(),
+            pinned: pinned.as_ref().map(|(checkpoint, _)| checkpoint),
             receipts: self.receipt.clone(),
             own_receipts: false,
+            signed_model: signed.as_ref(),
             plan,
-            recheck,
+            recheck: recheck.clone(),
         };
-        inspect(&what, &model, &self.emulation, &options)
+        // How fast this machine audits this log: by its first record, which the beacon does not choose.
+        let rate = || -> anyhow::Result<f64> {
+            let begun = std::time::Instant::now();
+            let first = inspect(&with(Plan::These([0].into())), &model, &self.emulation, &options)?;
+            let rows: u32 = first.records.iter().map(|record| record.size.rows).sum();
+            Ok(f64::from(rows.max(1)) / begun.elapsed().as_secs_f64().max(1e-3))
+        };
+        let what = with(self.draw.plan(pinned.as_ref().map(|(_, note)| note.as_slice()), rate)?);
+        let mut result = inspect(&what, &model, &self.emulation, &options)?;
+        let drawn = self.draw.words(&result);
+        for line in &mut result.recheck {
+            if line.starts_with("lastbit")
+                && let Some((command, remark)) = line.split_once("    #")
+            {
+                *line = format!("{command}{drawn}    #{remark}");
+            }
+        }
+        Ok(result)
     }
 }
 

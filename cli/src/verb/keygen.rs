@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::Context as _;
 use record::PrivateKey;
+use record::tlog::WitnessKey;
 use serde::Serialize;
 
 use crate::output::{Format, Outcome};
@@ -16,6 +17,10 @@ pub struct Args {
     #[arg(value_name = "FILE")]
     file: PathBuf,
 
+    /// Also print the key as C2SP tools and witnesses take it, under this name: a log's, or a witness's
+    #[arg(long)]
+    name: Option<String>,
+
     #[command(flatten)]
     format: Format,
 }
@@ -26,6 +31,12 @@ struct Keys {
     private: PathBuf,
     public: PathBuf,
     key_id: String,
+    /// For checkpoints and receipts: `name+id+base64`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    log_key: Option<String>,
+    /// For cosignatures.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    witness_key: Option<String>,
 }
 
 /// Runs the verb.
@@ -37,17 +48,31 @@ pub fn run(args: Args) -> anyhow::Result<Outcome> {
         source::free(path)?;
     }
     let key = PrivateKey::generate()?;
+    let witness = args.name.as_ref().map(|name| WitnessKey::new(name, key.public())).transpose()?;
     // The public half first: if either file exists nothing secret has been written yet.
     key.public().write_new(&public).context("writing the public key")?;
     if let Err(error) = key.write_new(&args.file) {
         let _ = std::fs::remove_file(&public);
         return Err(error).context("writing the private key");
     }
-    let keys = Keys { schema: "lastbit/keygen/v1", private: args.file, public, key_id: key.public().id().to_string() };
+    let keys = Keys {
+        schema: "lastbit/keygen/v1",
+        private: args.file,
+        public,
+        key_id: key.public().id().to_string(),
+        log_key: witness.as_ref().map(|witness| key.public().note_key(&witness.name)),
+        witness_key: witness.as_ref().map(WitnessKey::to_text),
+    };
     args.format.print(&keys, |out| {
         writeln!(out, "private key  {}  (keep it; it signs records)", keys.private.display())?;
         writeln!(out, "public key   {}  (give it to auditors)", keys.public.display())?;
-        writeln!(out, "key id       {}", keys.key_id)
+        writeln!(out, "key id       {}", keys.key_id)?;
+        for (what, text) in [("log key    ", &keys.log_key), ("witness key", &keys.witness_key)] {
+            if let Some(text) = text {
+                writeln!(out, "{what}  {text}")?;
+            }
+        }
+        Ok(())
     })?;
     Ok(Outcome::AllMatch)
 }

@@ -12,6 +12,7 @@ mod log;
 mod model;
 mod mufu;
 mod report;
+mod reveal;
 mod serve;
 
 use crate::demo;
@@ -22,7 +23,7 @@ use crate::output::{EXIT_CODES, Outcome};
 pub enum Verb {
     /// Re-compute a log bit for bit, say what differs and why, and write a signed report
     #[command(after_help = EXIT_CODES)]
-    Audit(audit::Args),
+    Audit(Box<audit::Args>),
     /// Measure how fast this machine computes bit for bit: matrix products, prompts, decoding
     Bench(bench::Args),
     /// Judge the emulator's arithmetic by vector files
@@ -35,7 +36,7 @@ pub enum Verb {
     Emulator(emulator::Args),
     /// Audit a log and explain each finding in words: first difference, growth, cause, what else would fit
     #[command(after_help = EXIT_CODES)]
-    Explain(audit::ExplainArgs),
+    Explain(Box<audit::ExplainArgs>),
     /// Say which engine, format and hardware answer behind an OpenAI-compatible endpoint
     Fingerprint(fingerprint::Args),
     /// Serve prompts on the emulated device, and log what was served
@@ -50,6 +51,8 @@ pub enum Verb {
     Mufu(mufu::Args),
     /// Check a signed report, or draw its page again from the signed bytes
     Report(report::Args),
+    /// Answer a challenge: compute the tensors of drawn records again and open them against what was committed to
+    Reveal(Box<reveal::Args>),
     /// Serve a model to OpenAI clients, and log every step
     Serve(Box<serve::Args>),
     /// Render the chat template on standard input (what `generate --chat` starts, within limits)
@@ -61,12 +64,12 @@ impl Verb {
     /// Runs it.
     pub fn run(self) -> anyhow::Result<Outcome> {
         match self {
-            Verb::Audit(args) => audit::run(args),
+            Verb::Audit(args) => audit::run(*args),
             Verb::Bench(args) => bench::run(args),
             Verb::Demo(args) => demo::run(args),
             Verb::Doctor(args) => doctor::run(args),
             Verb::Emulator(args) => emulator::run(args),
-            Verb::Explain(args) => audit::explain(args),
+            Verb::Explain(args) => audit::explain(*args),
             Verb::Fingerprint(args) => fingerprint::run(args),
             Verb::Conformance(args) => conformance::run(args),
             Verb::Generate(args) => generate::run(args),
@@ -75,6 +78,7 @@ impl Verb {
             Verb::Model(args) => model::run(args),
             Verb::Mufu(args) => mufu::run(args),
             Verb::Report(args) => report::run(args),
+            Verb::Reveal(args) => reveal::run(*args),
             Verb::Serve(args) => serve::run(*args),
             Verb::RenderChat => crate::chat::child().map(|()| Outcome::AllMatch),
         }

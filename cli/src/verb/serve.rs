@@ -281,7 +281,7 @@ fn ledger(args: &Args, file: &File) -> anyhow::Result<Ledger> {
 }
 
 /// Done at the first SIGTERM or SIGINT. A second one ends the process at once; the log stands that.
-fn stop() -> anyhow::Result<impl Future<Output = ()>> {
+pub(super) fn stop() -> anyhow::Result<impl Future<Output = ()>> {
     use tokio::signal::unix::{SignalKind, signal};
     let (mut term, mut int) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
     Ok(async move {
@@ -294,7 +294,7 @@ fn stop() -> anyhow::Result<impl Future<Output = ()>> {
     })
 }
 
-fn trace(json: bool) -> anyhow::Result<()> {
+pub(super) fn trace(json: bool) -> anyhow::Result<()> {
     use tracing_subscriber::EnvFilter;
     let filter = match std::env::var("LASTBIT_LOG") {
         Ok(filter) => EnvFilter::try_new(filter).context("LASTBIT_LOG")?,

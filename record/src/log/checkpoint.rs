@@ -18,9 +18,12 @@ pub struct Checkpoint {
     pub root: Digest,
     /// Chain value after the last entry covered.
     pub chain: Digest,
+    /// Hash of the last key statement; none as long as one key has signed everything.
+    pub keys: Option<Digest>,
 }
 
 const CHAIN_LINE: &str = "chain ";
+const KEYS_LINE: &str = "keys ";
 
 impl Checkpoint {
     /// Signs it.
@@ -31,7 +34,8 @@ impl Checkpoint {
         if !note::is_name(&self.origin, MAX_ORIGIN_BYTES) {
             return Err(Error::Origin);
         }
-        let extension = format!("{CHAIN_LINE}{}\n", self.chain);
+        let keys = self.keys.map_or(String::new(), |keys| format!("{KEYS_LINE}{keys}\n"));
+        let extension = format!("{CHAIN_LINE}{}\n{keys}", self.chain);
         let head = tlog_tiles::Checkpoint::new(&self.origin, self.size, Hash(*self.root.as_bytes()), &extension)
             .map_err(|_| Error::Origin)?;
         note::sign(&String::from_utf8_lossy(&head.to_bytes()), &self.origin, key)
@@ -58,12 +62,21 @@ impl Checkpoint {
 
     fn parse(text: &str) -> Option<Self> {
         let head = tlog_tiles::Checkpoint::from_bytes(text.as_bytes()).ok()?;
-        let chain = head.extension().strip_prefix(CHAIN_LINE)?.strip_suffix('\n')?;
+        let mut extension = head.extension().split_inclusive('\n');
+        let chain = extension.next()?.strip_prefix(CHAIN_LINE)?.strip_suffix('\n')?;
+        let keys = match extension.next() {
+            Some(line) => Some(line.strip_prefix(KEYS_LINE)?.strip_suffix('\n')?.parse().ok()?),
+            None => None,
+        };
+        if extension.next().is_some() {
+            return None;
+        }
         let parsed = Self {
             origin: head.origin().to_owned(),
             size: head.size(),
             root: Digest::from_bytes(head.hash().0),
             chain: chain.parse().ok()?,
+            keys,
         };
         // One checkpoint, one spelling: `+7` and `007` are sizes to a lenient integer parser.
         (head.to_bytes() == text.as_bytes()).then_some(parsed)

@@ -3,6 +3,7 @@
 //! ```text
 //! <dir>/checkpoint             signed note: origin, size, root, chain
 //! <dir>/entries                one signed envelope a line
+//! <dir>/keys                   key statements, once there are any
 //! <dir>/records/<hex>.replay   records, by digest
 //! <dir>/evidence/<hex>.evidence
 //! <dir>/receipts/<index>-<request>.receipt
@@ -15,18 +16,19 @@
 //! ones aside; [`verify()`] changes nothing.
 
 mod checkpoint;
-mod durable;
 mod entry;
+mod keys;
 mod refusal;
 mod source;
 mod verify;
 mod writer;
 
 pub use checkpoint::Checkpoint;
-pub use entry::{EntryHeader, MAX_ENTRY_BYTES};
+pub use entry::{EntryHeader, MAX_ENTRY_BYTES, read as read_entry};
+pub use keys::{KeyEvent, KeyHistory, KeyStatement, MAX_KEYS_BYTES};
 pub use refusal::LogRefusal;
 pub use source::{Directory, MAX_CHECKPOINT_BYTES, Memory, Source};
-pub use verify::{Expect, VerifiedEntry, VerifiedLog, verify, verify_entries};
+pub use verify::{Expect, Header, VerifiedEntry, VerifiedLog, verify, verify_entries};
 pub use writer::{Ack, Log, Next, Recovery};
 
 /// Most bytes of a log's name.

@@ -46,6 +46,34 @@ pub enum LogRefusal {
         /// Index of the entry.
         index: u64,
     },
+    /// A line of the key statements is none.
+    #[error("key statement {line} is malformed")]
+    KeysMalformed {
+        /// Which, from 0.
+        line: u64,
+    },
+    /// A key statement does not follow from those before it, or was not signed by both of its keys.
+    #[error("key statement {line} is not valid: {why}")]
+    KeysInvalid {
+        /// Which, from 0.
+        line: u64,
+        /// What is wrong.
+        why: &'static str,
+    },
+    /// A checkpoint names another history of keys than the log has.
+    #[error("the checkpoint of {size} entries names key statements that are not those of the log")]
+    KeysContradict {
+        /// Size in the checkpoint.
+        size: u64,
+    },
+    /// A key of the log signed beyond the size up to which it was valid.
+    #[error("key {by} does not sign this log at entry {index}")]
+    KeyRetired {
+        /// Where it was not valid.
+        index: u64,
+        /// Id of the key.
+        by: Digest,
+    },
     /// An entry's bytes are not those that the trusted key signed.
     #[error("entry {index} has been altered: its signature does not verify")]
     Altered {
@@ -241,6 +269,10 @@ impl LogRefusal {
             Self::CheckpointAltered => "checkpoint-altered",
             Self::CheckpointReSigned => "checkpoint-re-signed",
             Self::WrongOrigin { .. } => "wrong-origin",
+            Self::KeysMalformed { .. } => "keys-malformed",
+            Self::KeysInvalid { .. } => "keys-invalid",
+            Self::KeysContradict { .. } => "keys-contradict",
+            Self::KeyRetired { .. } => "key-retired",
             Self::EntryMalformed { .. } => "entry-malformed",
             Self::Altered { .. } => "altered",
             Self::ReSigned { .. } => "re-signed",

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::io::{self, BufRead, BufReader};
 use std::path::{Path, PathBuf};
 
+use super::MAX_KEYS_BYTES;
 use crate::container::HEADER_BYTES;
 use crate::digest::Digest;
 use crate::file;
@@ -31,6 +32,12 @@ pub trait Source {
     /// # Errors
     /// The system's.
     fn entries(&self) -> io::Result<Box<dyn BufRead + '_>>;
+
+    /// The key statements; empty when the log has none.
+    ///
+    /// # Errors
+    /// The system's.
+    fn keys(&self) -> io::Result<Vec<u8>>;
 
     /// The bytes of the record file with this digest, if there is one.
     ///
@@ -74,6 +81,12 @@ impl Directory {
         self.0.join("session")
     }
 
+    /// Path of the key statements.
+    #[must_use]
+    pub fn keys_path(&self) -> PathBuf {
+        self.0.join("keys")
+    }
+
     /// Path of a record.
     #[must_use]
     pub fn record_path(&self, digest: &Digest) -> PathBuf {
@@ -103,6 +116,13 @@ impl Source for Directory {
         Ok(Box::new(BufReader::new(file::open(&path, u64::MAX).map_err(file::name(&path))?)))
     }
 
+    fn keys(&self) -> io::Result<Vec<u8>> {
+        match named(&self.keys_path(), MAX_KEYS_BYTES) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+            other => other,
+        }
+    }
+
     fn record(&self, digest: &Digest) -> io::Result<Option<Vec<u8>>> {
         match named(&self.record_path(digest), MAX_RECORD_FILE) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
@@ -123,6 +143,8 @@ pub struct Memory {
     pub checkpoint: Vec<u8>,
     /// The lines of entries.
     pub entries: Vec<u8>,
+    /// The key statements.
+    pub keys: Vec<u8>,
     /// Record files by digest.
     pub records: BTreeMap<Digest, Vec<u8>>,
 }
@@ -144,7 +166,7 @@ impl Memory {
             records.insert(digest, named(&path, MAX_RECORD_FILE)?);
         }
         let entries = named(&directory.entries_path(), MAX_LOADED_ENTRIES)?;
-        Ok(Self { checkpoint: directory.checkpoint()?, entries, records })
+        Ok(Self { checkpoint: directory.checkpoint()?, entries, keys: directory.keys()?, records })
     }
 }
 
@@ -155,6 +177,10 @@ impl Source for Memory {
 
     fn entries(&self) -> io::Result<Box<dyn BufRead + '_>> {
         Ok(Box::new(self.entries.as_slice()))
+    }
+
+    fn keys(&self) -> io::Result<Vec<u8>> {
+        Ok(self.keys.clone())
     }
 
     fn record(&self, digest: &Digest) -> io::Result<Option<Vec<u8>>> {

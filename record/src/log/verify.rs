@@ -2,16 +2,14 @@
 
 use std::io::{BufRead, Read};
 
-use super::entry::{self, Signed};
-use super::{Checkpoint, EntryHeader, LogRefusal, MAX_ENTRY_BYTES, Source};
-use crate::commit;
+use super::entry::{self, Signed, Subjects};
+use super::{Checkpoint, EntryHeader, KeyHistory, LogRefusal, MAX_ENTRY_BYTES, Source};
 use crate::digest::Digest;
-use crate::envelope::Subject;
-use crate::inference::Record;
+use crate::inference::{ChainSpan, Record};
 use crate::key::PublicKey;
 use crate::merkle::Tree;
 use crate::receipt::Receipt;
-use crate::replay;
+use crate::{Error, commit, replay};
 
 /// What the caller knows about the log from elsewhere. Each piece makes another attack visible.
 #[derive(Debug, Clone, Default)]
@@ -28,18 +26,38 @@ pub struct Expect<'a> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VerifiedEntry {
     /// The signed header.
-    pub header: EntryHeader,
+    pub header: Header,
     /// Hash of the entry.
     pub hash: Digest,
-    subject: Vec<Subject>,
+    subjects: Subjects,
+}
+
+/// The header of a verified entry, without what all entries of a log share.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Header {
+    /// Index of the entry.
+    pub sequence: u64,
+    /// Digest of the record.
+    pub record: Digest,
+    /// Chain values around the record.
+    pub chain: ChainSpan,
+    /// When it was appended, as the operator's clock said.
+    pub time_unix_us: u64,
+    /// Id of the key that signed it.
+    pub key_id: Digest,
 }
 
 /// A log that has been verified, records included.
 pub struct VerifiedLog<'a> {
     /// The checkpoint.
     pub checkpoint: Checkpoint,
+    /// The checkpoint's bytes, cosignatures and all.
+    pub note: Vec<u8>,
+    /// The keys of the log.
+    pub keys: KeyHistory,
     /// The entries, in order.
     pub entries: Vec<VerifiedEntry>,
+    tree: Tree,
     source: &'a dyn Source,
 }
 
@@ -50,6 +68,25 @@ impl VerifiedLog<'_> {
         (self.entries.len() as u64).saturating_sub(self.checkpoint.size)
     }
 
+    /// The tree of all entries, those beyond the checkpoint included.
+    #[must_use]
+    pub fn tree(&self) -> &Tree {
+        &self.tree
+    }
+
+    /// Reads the lines of the entries once more, without newlines; `each` is given index and line of every complete one.
+    ///
+    /// # Errors
+    /// [`Error::Log`] when they cannot be read; what `each` returns.
+    pub fn each_line(&self, each: &mut dyn FnMut(u64, &[u8]) -> Result<(), Error>) -> Result<(), Error> {
+        let (mut lines, mut index) = (lines(self.source)?, 0);
+        while let Line::Complete(line) = lines.next(index)? {
+            each(index, &line)?;
+            index += 1;
+        }
+        Ok(())
+    }
+
     /// Reads the record of an entry, checking it again (the source may have changed since).
     ///
     /// # Errors
@@ -58,7 +95,7 @@ impl VerifiedLog<'_> {
         let place = usize::try_from(index).ok();
         let entry = place.and_then(|place| self.entries.get(place)).ok_or(LogRefusal::NoSuchEntry { index })?;
         let before = place.and_then(|place| self.entries.get(place.checked_sub(1)?));
-        entry.load_record(self.source, before)
+        entry.load_record(self.source, &self.checkpoint.origin, before)
     }
 
     /// Reads the record of an entry as [`VerifiedLog::record`] does, but does not ask whether it is consistent with itself: for an audit,
@@ -71,7 +108,7 @@ impl VerifiedLog<'_> {
         let entry = place.and_then(|place| self.entries.get(place)).ok_or(LogRefusal::NoSuchEntry { index })?;
         let before = place.and_then(|place| self.entries.get(place.checked_sub(1)?));
         let stored = entry.read_record(self.source)?;
-        entry.agrees(&stored, before)?;
+        entry.agrees(&stored, &self.checkpoint.origin, before)?;
         Ok(stored.record)
     }
 }
@@ -109,15 +146,17 @@ pub fn verify_entries<'a>(
 ) -> Result<VerifiedLog<'a>, LogRefusal> {
     // Checkpoint first: entries that a living writer appends after this read are merely unacknowledged.
     let bytes = source.checkpoint().map_err(|source| LogRefusal::Unreadable { what: "checkpoint", source })?;
-    let checkpoint = Checkpoint::verify(&bytes, trusted)?;
+    let keys = source.keys().map_err(|source| LogRefusal::Unreadable { what: "list of key statements", source })?;
+    let keys = KeyHistory::verify(&keys, trusted)?;
+    let checkpoint = keys.checkpoint(&bytes)?;
     if let Some(expected) = expect.origin.filter(|expected| *expected != checkpoint.origin) {
         return Err(LogRefusal::WrongOrigin { expected: expected.to_owned(), found: checkpoint.origin });
     }
-    let mut walker = Walker::new(&checkpoint.origin, trusted);
+    let mut walker = Walker::new(&checkpoint.origin, &keys);
     let mut lines = lines(source)?;
     let torn = loop {
         match lines.next(walker.index)? {
-            Line::Complete(line) => walker.step(&line).map_err(|refusal| name_order(refusal, source, trusted))?,
+            Line::Complete(line) => walker.step(&line).map_err(|refusal| name_order(refusal, source, &keys))?,
             Line::Torn(bytes) => break bytes,
         }
     };
@@ -130,7 +169,8 @@ pub fn verify_entries<'a>(
     }
     walker.check(&checkpoint)?;
     check_pins(&walker, expect)?;
-    Ok(VerifiedLog { checkpoint, entries: walker.entries, source })
+    let Walker { entries, tree, .. } = walker;
+    Ok(VerifiedLog { checkpoint, note: bytes, keys, entries, tree, source })
 }
 
 fn check_pins(walker: &Walker<'_>, expect: &Expect<'_>) -> Result<(), LogRefusal> {
@@ -155,7 +195,7 @@ fn check_pins(walker: &Walker<'_>, expect: &Expect<'_>) -> Result<(), LogRefusal
 /// Follows a log entry by entry: signature, place, links. The writer's recovery uses it too.
 pub(super) struct Walker<'a> {
     pub(super) origin: String,
-    trusted: &'a PublicKey,
+    keys: &'a KeyHistory,
     /// Index of the next entry.
     pub(super) index: u64,
     /// Chain value after the last entry.
@@ -165,10 +205,10 @@ pub(super) struct Walker<'a> {
 }
 
 impl<'a> Walker<'a> {
-    pub(super) fn new(origin: &str, trusted: &'a PublicKey) -> Self {
+    pub(super) fn new(origin: &str, keys: &'a KeyHistory) -> Self {
         Self {
             origin: origin.to_owned(),
-            trusted,
+            keys,
             index: 0,
             chain: commit::genesis(origin),
             tree: Tree::default(),
@@ -179,7 +219,8 @@ impl<'a> Walker<'a> {
     /// Verifies the next line and its place.
     pub(super) fn verify(&self, line: &[u8]) -> Result<VerifiedEntry, LogRefusal> {
         let index = self.index;
-        let Signed { header, subject } = entry::verify(index, line, self.trusted)?;
+        let signed = entry::verify(index, line, self.keys.at(index)).map_err(|refusal| self.keys.judge(refusal))?;
+        let Signed { header, subjects } = signed;
         if header.origin != self.origin {
             return Err(LogRefusal::Spliced { index, found: header.origin });
         }
@@ -192,7 +233,7 @@ impl<'a> Walker<'a> {
         if header.chain.before != self.chain {
             return Err(LogRefusal::ChainGap { index });
         }
-        Ok(VerifiedEntry { header, hash: entry::entry_hash(line), subject })
+        Ok(VerifiedEntry::new(&header, entry::entry_hash(line), subjects))
     }
 
     /// Moves past a line that [`Walker::verify`] has accepted.
@@ -227,7 +268,7 @@ impl<'a> Walker<'a> {
 }
 
 /// An out-of-place entry: is the one that belongs here elsewhere, or gone? Reads on to find out.
-fn name_order(refusal: LogRefusal, source: &dyn Source, trusted: &PublicKey) -> LogRefusal {
+fn name_order(refusal: LogRefusal, source: &dyn Source, keys: &KeyHistory) -> LogRefusal {
     let LogRefusal::Reordered { index, found } = refusal else {
         return refusal;
     };
@@ -236,7 +277,8 @@ fn name_order(refusal: LogRefusal, source: &dyn Source, trusted: &PublicKey) -> 
         return refusal;
     };
     while let Ok(Line::Complete(line)) = lines.next(at) {
-        let sequence = entry::verify(at, &line, trusted).ok().map(|signed| signed.header.sequence);
+        let signed = keys.keys().iter().find_map(|key| entry::verify(at, &line, key).ok());
+        let sequence = signed.map(|signed| signed.header.sequence);
         wanted |= at > index && sequence == Some(index);
         at += 1;
     }
@@ -249,16 +291,22 @@ fn name_order(refusal: LogRefusal, source: &dyn Source, trusted: &PublicKey) -> 
 
 impl VerifiedEntry {
     /// The entry the writer has just signed.
-    pub(super) fn new(header: EntryHeader, hash: Digest, subject: Vec<Subject>) -> Self {
-        Self { header, hash, subject }
+    pub(super) fn new(header: &EntryHeader, hash: Digest, subjects: Subjects) -> Self {
+        let EntryHeader { sequence, record, chain, time_unix_us, key_id, .. } = *header;
+        Self { header: Header { sequence, record, chain, time_unix_us, key_id }, hash, subjects }
     }
 
     /// Reads the record that the header names and checks it against file digest, header and itself; `before` is the previous entry.
-    pub(super) fn load_record(&self, source: &dyn Source, before: Option<&Self>) -> Result<Record, LogRefusal> {
+    pub(super) fn load_record(
+        &self,
+        source: &dyn Source,
+        origin: &str,
+        before: Option<&Self>,
+    ) -> Result<Record, LogRefusal> {
         let stored = self.read_record(source)?;
         let index = self.header.sequence;
         stored.record.check().map_err(|source| LogRefusal::RecordInconsistent { index, source })?;
-        self.agrees(&stored, before)?;
+        self.agrees(&stored, origin, before)?;
         Ok(stored.record)
     }
 
@@ -271,8 +319,11 @@ impl VerifiedEntry {
             .map_err(|source| LogRefusal::Unreadable { what: "a record", source })?
             .ok_or(LogRefusal::RecordMissing { index, record: header.record })?;
         // The plain file digest is signed: any change of the file stops here, before a byte of it is parsed.
-        let signed = self.subject.iter().find_map(|subject| subject.digest.get("sha256"));
-        if signed != Some(&Digest::of_file(&file).to_hex()) {
+        let signed = match &self.subjects {
+            Subjects::Written { file, .. } => Some(file.to_hex()),
+            Subjects::Other(other) => other.iter().find_map(|subject| subject.digest.get("sha256").cloned()),
+        };
+        if signed != Some(Digest::of_file(&file).to_hex()) {
             return Err(LogRefusal::RecordAltered { index });
         }
         let malformed = |source| LogRefusal::RecordMalformed { index, source: Box::new(source) };
@@ -281,17 +332,17 @@ impl VerifiedEntry {
     }
 
     /// Compares a record with the entry that names it; `before` is the previous entry.
-    fn agrees(&self, stored: &Stored, before: Option<&Self>) -> Result<(), LogRefusal> {
+    fn agrees(&self, stored: &Stored, origin: &str, before: Option<&Self>) -> Result<(), LogRefusal> {
         let (header, Stored { record, digest, file }) = (&self.header, stored);
         let link = &record.link;
         let facts = [
             ("record digest", *digest == header.record),
-            ("log origin", link.origin == header.origin),
+            ("log origin", link.origin == origin),
             ("sequence", link.sequence == header.sequence),
             ("previous record", link.previous == before.map(|entry| entry.header.record)),
             ("key id", link.key_id == header.key_id),
             ("chain", record.chain == header.chain),
-            ("subjects", entry::subjects(record, digest, file) == self.subject),
+            ("subjects", Subjects::from(entry::subjects(record, digest, file)) == self.subjects),
         ];
         match facts.iter().find(|(_, same)| !same) {
             Some((fact, _)) => Err(LogRefusal::RecordDisagrees { index: header.sequence, fact }),

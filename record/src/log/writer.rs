@@ -5,21 +5,23 @@ use std::io::{self, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 use super::entry::{self, EntryHeader};
+use super::keys::{KeyEvent, KeyHistory, KeyStatement};
 use super::verify::{Line, VerifiedEntry, Walker, lines};
-use super::{Checkpoint, Directory, LogRefusal, MAX_CHECKPOINT_BYTES, MAX_ORIGIN_BYTES, durable};
+use super::{Checkpoint, Directory, LogRefusal, MAX_CHECKPOINT_BYTES, MAX_ORIGIN_BYTES, Source as _};
 use crate::commit;
 use crate::digest::Digest;
 use crate::evidence::Evidence;
 use crate::inference::{Link, Record};
-use crate::key::PrivateKey;
+use crate::key::{PrivateKey, PublicKey};
 use crate::merkle::Tree;
 use crate::receipt::{Level, Receipt};
-use crate::{Error, file, note, replay};
+use crate::{Error, durable, file, note, replay};
 
 /// A log that is open for writing. Holds the directory's lock until dropped.
 pub struct Log {
     directory: Directory,
     key: PrivateKey,
+    keys: KeyHistory,
     origin: String,
     tree: Tree,
     chain: Digest,
@@ -95,7 +97,7 @@ impl Log {
         };
         build().map_err(Error::io(root))?;
         let (root_hash, chain) = (Tree::default().root()?, commit::genesis(origin));
-        let empty = Checkpoint { origin: origin.to_owned(), size: 0, root: root_hash, chain };
+        let empty = Checkpoint { origin: origin.to_owned(), size: 0, root: root_hash, chain, keys: None };
         durable::replace(&building.checkpoint_path(), &empty.sign(key)?).map_err(Error::io(root))?;
         let parent = match dir.parent() {
             Some(parent) if !parent.as_os_str().is_empty() => parent,
@@ -109,29 +111,47 @@ impl Log {
     ///
     /// # Errors
     /// [`Error::NoLog`] when there is no log here, [`Error::Locked`] when another writer has it, [`Error::Log`] when what is
-    /// there does not verify under this key, [`Error::Io`].
+    /// there does not verify under this key, [`Error::NotTheLogsKey`] when the log's key was changed, [`Error::Io`].
     pub fn open(dir: &Path, key: PrivateKey) -> Result<(Self, Recovery), Error> {
+        let public = key.public();
+        Self::open_as(dir, key, |statements| {
+            let keys = KeyHistory::verify(statements, &public)?;
+            if *keys.current() == public {
+                Ok(keys)
+            } else {
+                Err(Error::NotTheLogsKey { current: keys.current().id() })
+            }
+        })
+    }
+
+    fn open_as(
+        dir: &Path,
+        key: PrivateKey,
+        trust: impl FnOnce(&[u8]) -> Result<KeyHistory, Error>,
+    ) -> Result<(Self, Recovery), Error> {
         let directory = Directory::new(dir);
         if !directory.checkpoint_path().is_file() {
             return Err(Error::NoLog { path: dir.to_owned() });
         }
         let lock = lock(&dir.join("lock"))?;
-        let trusted = key.public();
+        let keys = trust(&directory.keys().map_err(Error::io(&directory.keys_path()))?)?;
         let path = directory.checkpoint_path();
         let bytes = file::read(&path, MAX_CHECKPOINT_BYTES).map_err(Error::io(&path))?;
-        let checkpoint = Checkpoint::verify(&bytes, &trusted)?;
-        let mut walker = Walker::new(&checkpoint.origin, &trusted);
+        let checkpoint = keys.checkpoint(&bytes)?;
+        let mut walker = Walker::new(&checkpoint.origin, &keys);
         let length = walk(&mut walker, &directory, checkpoint.size)?;
         walker.check(&checkpoint)?;
 
         let path = directory.entries_path();
         let entries = OpenOptions::new().append(true).open(&path).map_err(Error::io(&path))?;
         let torn = set_aside(&directory, &entries, length)?;
+        let Walker { tree, chain, entries: walked, .. } = walker;
         let log = Self {
-            tree: walker.tree,
-            chain: walker.chain,
-            last: walker.entries.into_iter().next_back(),
+            tree,
+            chain,
+            last: walked.into_iter().next_back(),
             origin: checkpoint.origin,
+            keys,
             entries,
             length,
             directory,
@@ -140,7 +160,9 @@ impl Log {
             _lock: lock,
         };
         let adopted = log.tree.size() - checkpoint.size;
-        if adopted > 0 {
+        // A key statement may be on disk without the checkpoint that names it, too. A successor that nothing names yet signs nothing.
+        let unnamed = log.keys.digest() != checkpoint.keys;
+        if (adopted > 0 || unnamed) && *log.keys.current() == log.key.public() {
             // They may be in the page cache only: on disk first, then covered.
             log.entries.sync_all().map_err(Error::io(&path))?;
             log.write_checkpoint()?;
@@ -240,7 +262,7 @@ impl Log {
         self.tree.push(&line)?;
         self.chain = record.chain.after;
         let hash = entry::entry_hash(&line);
-        self.last = Some(VerifiedEntry::new(header, hash, subject));
+        self.last = Some(VerifiedEntry::new(&header, hash, subject.into()));
         self.write_checkpoint()?;
         self.broken = false;
         Ok(Ack { index: next.link.sequence, entry: hash, record: digest })
@@ -296,6 +318,98 @@ impl Log {
         requests.iter().map(|request| issue(*request)).collect()
     }
 
+    /// Names the key that may revoke this log's key should it be lost or stolen. Keep it elsewhere than that one.
+    ///
+    /// # Errors
+    /// [`Error::KeyStatement`] when there is one already; [`Error::Broken`]; [`Error::Canonical`]; [`Error::Io`].
+    pub fn set_recovery(&mut self, recovery: &PrivateKey, reason: &str, time_unix_us: u64) -> Result<(), Error> {
+        if self.keys.recovery().is_some() {
+            return Err(Error::KeyStatement("the log has a recovery key already"));
+        }
+        let by = [self.key.clone(), recovery.clone()];
+        self.change_keys(KeyEvent::Recovery, by, (None, Some(recovery.public())), reason, time_unix_us)
+    }
+
+    /// Hands over to another key: from here on it signs.
+    ///
+    /// # Errors
+    /// As [`Log::set_recovery`]; [`Error::KeyStatement`] for a key that signed this log before.
+    pub fn rotate(&mut self, successor: PrivateKey, reason: &str, time_unix_us: u64) -> Result<(), Error> {
+        let by = [self.key.clone(), successor.clone()];
+        self.change_keys(KeyEvent::Rotate, by, (Some(successor.public()), None), reason, time_unix_us)?;
+        self.key = successor;
+        self.write_checkpoint()?;
+        self.broken = false;
+        Ok(())
+    }
+
+    /// Revokes the key of the log in a directory, which is lost or stolen, and names another: the log is opened with that one.
+    ///
+    /// # Errors
+    /// As [`Log::open`] and [`Log::rotate`]; [`Error::KeyStatement`] when the log has another recovery key, or none.
+    pub fn revoke(
+        dir: &Path,
+        recovery: &PrivateKey,
+        successor: PrivateKey,
+        reason: &str,
+        time_unix_us: u64,
+    ) -> Result<(Self, Recovery), Error> {
+        let trust = |statements: &[u8]| {
+            let keys = KeyHistory::read(statements)?.filter(|keys| keys.recovery() == Some(&recovery.public()));
+            keys.ok_or(Error::KeyStatement("this is not the recovery key of the log"))
+        };
+        let (mut log, recovered) = Self::open_as(dir, successor.clone(), trust)?;
+        // What was adopted at opening has no checkpoint yet: the successor may sign only now.
+        let by = [recovery.clone(), successor.clone()];
+        log.change_keys(KeyEvent::Revoke, by, (Some(successor.public()), None), reason, time_unix_us)?;
+        log.write_checkpoint()?;
+        log.broken = false;
+        Ok((log, recovered))
+    }
+
+    /// Appends a key statement. For all but a recovery key the caller goes on with a checkpoint by the successor.
+    fn change_keys(
+        &mut self,
+        event: KeyEvent,
+        [one, other]: [PrivateKey; 2],
+        (successor, recovery): (Option<PublicKey>, Option<PublicKey>),
+        reason: &str,
+        time_unix_us: u64,
+    ) -> Result<(), Error> {
+        if self.broken {
+            return Err(Error::Broken);
+        }
+        let text = |key: &PublicKey| hex::encode(key.as_bytes());
+        let statement = KeyStatement {
+            origin: self.origin.clone(),
+            sequence: self.keys.len() as u64,
+            previous: self.keys.digest(),
+            event,
+            size: self.tree.size(),
+            key: text(self.keys.current()),
+            successor: successor.as_ref().map(text),
+            recovery: recovery.as_ref().map(text),
+            reason: reason.to_owned(),
+            time_unix_us,
+        };
+        let path = self.directory.keys_path();
+        let mut bytes = self.directory.keys().map_err(Error::io(&path))?;
+        bytes.extend_from_slice(&statement.sign([&one, &other])?);
+        bytes.push(b'\n');
+        // What this log would not accept from anybody is not written.
+        let keys = KeyHistory::verify(&bytes, self.keys.current());
+        let keys =
+            keys.map_err(|_| Error::KeyStatement("this key cannot sign the log from here on: it did so before"))?;
+        self.broken = true;
+        durable::replace(&path, &bytes).map_err(Error::io(&path))?;
+        self.keys = keys;
+        if event == KeyEvent::Recovery {
+            self.write_checkpoint()?;
+            self.broken = false;
+        }
+        Ok(())
+    }
+
     fn write_line(&mut self, line: &[u8]) -> Result<(), Error> {
         let path = self.directory.entries_path();
         let mut bytes = line.to_vec();
@@ -311,6 +425,7 @@ impl Log {
             size: self.tree.size(),
             root: self.tree.root()?,
             chain: self.chain,
+            keys: self.keys.digest(),
         };
         let path = self.directory.checkpoint_path();
         durable::replace(&path, &checkpoint.sign(&self.key)?).map_err(Error::io(&path))
@@ -345,7 +460,7 @@ fn walk(walker: &mut Walker<'_>, directory: &Directory, acknowledged: u64) -> Re
         };
         let accepted = walker.verify(&line).and_then(|entry| {
             if !covered {
-                entry.load_record(directory, walker.entries.last())?;
+                entry.load_record(directory, &walker.origin, walker.entries.last())?;
             }
             walker.accept(&line, entry)
         });

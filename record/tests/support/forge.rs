@@ -64,7 +64,7 @@ pub fn checkpoint(entries: &[u8], origin: &str, chain: Digest, key: &PrivateKey)
     let mut tree = Tree::default();
     lines(entries).iter().for_each(|line| tree.push(line).unwrap());
     let root = tree.root().unwrap();
-    Checkpoint { origin: origin.to_owned(), size: tree.size(), root, chain }.sign(key).unwrap()
+    Checkpoint { origin: origin.to_owned(), size: tree.size(), root, chain, keys: None }.sign(key).unwrap()
 }
 
 /// The complete lines, without newlines.

@@ -258,3 +258,21 @@ pub fn honest(origin: &str, key: &PrivateKey, n: usize) -> Memory {
     drop(make_log(&path, origin, key, n));
     memory(&path)
 }
+
+/// Writes a log in memory as a directory.
+pub fn copy_log(log: &Memory, dir: &Path) {
+    for sub in ["records", "evidence", "receipts", "torn"] {
+        std::fs::create_dir_all(dir.join(sub)).unwrap();
+    }
+    let directory = Directory::new(dir);
+    let files = [
+        (dir.join("lock"), &Vec::new()),
+        (directory.entries_path(), &log.entries),
+        (directory.keys_path(), &log.keys),
+        (directory.checkpoint_path(), &log.checkpoint),
+    ];
+    let records = log.records.iter().map(|(digest, file)| (directory.record_path(digest), file));
+    for (path, bytes) in files.into_iter().chain(records) {
+        std::fs::write(path, bytes).unwrap();
+    }
+}

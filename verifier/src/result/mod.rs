@@ -166,15 +166,39 @@ pub struct Refusal {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Sampling {
-    /// `all`, or `challenge` with the beacon that chose.
+    /// `all`, `challenge` with the beacon that chose, or `chosen` by the auditor.
     pub plan: String,
     /// Randomness that chose, for a challenge.
     pub beacon: Option<String>,
-    /// Records in the log.
+    /// `witnessed` when a witness saw the checkpoint before the beacon was published, `stated` when that is the auditor's word.
+    pub order: Option<String>,
+    /// The budget that set the size of the sample.
+    pub budget: Option<String>,
+    /// Records that the checkpoint commits to.
     pub population: u64,
+    /// Records appended after it: the sample says nothing of them.
+    pub beyond: u64,
+    /// Records drawn from all.
+    pub uniform: u64,
     /// Records audited.
     pub audited: u64,
     /// The chance of missing every dishonest record, for several numbers of them.
+    pub bounds: Vec<MissBound>,
+    /// Records drawn beside those from kinds of their own.
+    pub strata: Vec<StratumFacts>,
+}
+
+/// What was drawn from one kind of records.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct StratumFacts {
+    /// The kind.
+    pub name: String,
+    /// Records of it.
+    pub population: u64,
+    /// How many of them were drawn.
+    pub drawn: u64,
+    /// The chance of missing every dishonest record of it.
     pub bounds: Vec<MissBound>,
 }
 

@@ -183,7 +183,7 @@ fn time(zero: Instant, call: impl Fn() -> Result<(), emulator::Error>) -> anyhow
 }
 
 /// Seconds that this thread has run on a processor, where the system tells (Linux): then other programs count little.
-fn thread_seconds() -> Option<f64> {
+pub(super) fn thread_seconds() -> Option<f64> {
     let stat = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
     Some(stat.split(' ').next()?.parse::<f64>().ok()? * 1e-9)
 }

@@ -1,6 +1,7 @@
 //! `lastbit bench`: how fast this machine computes what serving and auditing need.
 
 mod gemm;
+mod log;
 mod peer;
 mod steps;
 mod timed;
@@ -18,6 +19,8 @@ pub struct Args {
 enum What {
     /// Matrix products on one core, operands packed: a profile's tensor core, bit for bit, beside the batch-invariant f32 product
     Gemm(gemm::Args),
+    /// The structure of a log of many entries, verified on one core: every signature, every link, the tree
+    Log(log::Args),
     /// Tokens a second of a prompt on the emulated device: native launches, and the same interpreted
     Prefill(steps::PrefillArgs),
     /// Tokens a second of decoding on the emulated device: native launches, and the same interpreted
@@ -28,6 +31,7 @@ enum What {
 pub fn run(args: Args) -> anyhow::Result<Outcome> {
     match args.what {
         What::Gemm(args) => gemm::run(args),
+        What::Log(args) => log::run(args),
         What::Prefill(args) => steps::prefill(args),
         What::Decode(args) => steps::decode(args),
     }

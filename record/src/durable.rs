@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use std::path::Path;
 
 /// Makes a directory's entries (names created, renamed, removed in it) durable.
-pub(super) fn sync_dir(dir: &Path) -> io::Result<()> {
+pub(crate) fn sync_dir(dir: &Path) -> io::Result<()> {
     // Directories can be opened and synced on Unix only; elsewhere renames are as durable as the system makes them.
     #[cfg(unix)]
     File::open(dir)?.sync_all()?;
@@ -15,7 +15,7 @@ pub(super) fn sync_dir(dir: &Path) -> io::Result<()> {
 }
 
 /// Writes `path` so that a reader, or a crash at any moment, sees the old file or the new one and nothing between.
-pub(super) fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
+pub(crate) fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let tmp = path.with_extension("tmp");
     // What a crash left under this name goes; and nothing that someone put there is written through.
     match fs::remove_file(&tmp) {

@@ -1,9 +1,18 @@
-//! `lastbit log`: making a log, and checking one without replaying anything.
+//! `lastbit log`: making a log, publishing, proving and witnessing it, and checking one without replaying anything.
 
-use std::path::PathBuf;
+mod check;
+mod fsck;
+mod keys;
+mod monitor;
+mod prove;
+mod publish;
+mod witness;
 
-use record::log::{Directory, Expect, verify};
-use record::{Log, LogRefusal};
+use std::path::{Path, PathBuf};
+
+use record::log::{Directory, Expect, KeyHistory, MAX_KEYS_BYTES, verify, verify_entries};
+use record::tlog::WitnessKey;
+use record::{Log, LogRefusal, PublicKey};
 use serde::Serialize;
 
 use crate::argument;
@@ -24,6 +33,27 @@ enum Verb {
     /// Check signatures, hash chain, checkpoint and record files, without replaying
     #[command(after_help = EXIT_CODES)]
     Verify(VerifyArgs),
+    /// Publish the log in tiles that any static file server can serve, and ask witnesses to cosign it
+    Publish(publish::Args),
+    /// Write a proof: that an entry is in the log, or that the log continues an older size
+    Prove(prove::Args),
+    /// Check a proof offline: inclusion, consistency, or misbehaviour
+    #[command(after_help = EXIT_CODES)]
+    Check(Box<check::Args>),
+    /// Be a witness: cosign checkpoints of known logs, one history each
+    Witness(witness::Args),
+    /// Compare checkpoints that different readers were given; a contradiction is written down as a proof
+    #[command(after_help = EXIT_CODES)]
+    Monitor(Box<monitor::Args>),
+    /// Derive every file of a log's folder again and name each one that is not what it should be
+    #[command(after_help = EXIT_CODES)]
+    Fsck(fsck::Args),
+    /// Name the key that may revoke the log's key
+    Recovery(keys::RecoveryArgs),
+    /// Hand the log over to another key
+    Rotate(keys::RotateArgs),
+    /// Revoke the log's key, which is lost or stolen, by the recovery key
+    Revoke(keys::RevokeArgs),
 }
 
 #[derive(clap::Args)]
@@ -59,6 +89,10 @@ struct VerifyArgs {
     #[arg(long, value_name = "FILE")]
     key: PathBuf,
 
+    /// Only checkpoint, signatures, links and tree: leave the record files alone
+    #[arg(long)]
+    structure: bool,
+
     #[command(flatten)]
     format: Format,
 }
@@ -89,18 +123,62 @@ pub fn run(args: Args) -> anyhow::Result<Outcome> {
             Ok(Outcome::AllMatch)
         }
         Verb::Verify(args) => check(args),
+        Verb::Publish(args) => publish::run(args),
+        Verb::Prove(args) => prove::run(args),
+        Verb::Check(args) => check::run(*args),
+        Verb::Witness(args) => witness::run(args),
+        Verb::Monitor(args) => monitor::run(*args),
+        Verb::Fsck(args) => fsck::run(args),
+        Verb::Recovery(args) => keys::recovery(args),
+        Verb::Rotate(args) => keys::rotate(args),
+        Verb::Revoke(args) => keys::revoke(args),
     }
+}
+
+/// Whose signature counts on a proof or a checkpoint that comes without its log.
+#[derive(clap::Args)]
+struct Trust {
+    /// Public key of the log
+    #[arg(long, value_name = "FILE")]
+    key: PathBuf,
+
+    /// Key statements of the log (`keys` in its folder), if its key was changed
+    #[arg(long, value_name = "FILE")]
+    keys: Option<PathBuf>,
+
+    /// A witness as `name+id+base64`; may be given several times
+    #[arg(long, value_name = "KEY", value_parser = witness_key)]
+    witness_key: Vec<WitnessKey>,
+
+    /// How many of these witnesses must have cosigned [default: all of them]
+    #[arg(long, value_name = "N")]
+    quorum: Option<usize>,
+}
+
+fn witness_key(text: &str) -> Result<WitnessKey, String> {
+    WitnessKey::parse(text).map_err(|e| e.to_string())
+}
+
+impl Trust {
+    fn keys(&self) -> anyhow::Result<KeyHistory> {
+        let key = crate::source::public_key(&self.key)?;
+        key_history(&key, self.keys.as_deref())
+    }
+}
+
+fn key_history(key: &PublicKey, statements: Option<&Path>) -> anyhow::Result<KeyHistory> {
+    Ok(match statements {
+        Some(path) => KeyHistory::verify(&source::file(path, MAX_KEYS_BYTES)?, key)?,
+        None => KeyHistory::of_key(key.clone()),
+    })
 }
 
 fn check(args: VerifyArgs) -> anyhow::Result<Outcome> {
     source::log_folder(&args.dir)?;
     let key = source::public_key(&args.key)?;
     let directory = Directory::new(&args.dir);
-    let result = verify(&directory, &key, &Expect::default()).and_then(|log| {
-        // A record file may be damaged although the log is not.
-        (0..log.checkpoint.size).try_for_each(|index| log.record(index).map(|_| ()))?;
-        Ok(log)
-    });
+    let read = if args.structure { verify_entries } else { verify };
+    let result = read(&directory, &key, &Expect::default());
     let report = match &result {
         Ok(log) => Verified {
             schema: "lastbit/log-verify/v1",
