@@ -58,7 +58,7 @@ fn step(p: &TFdpa, a: &[u32], b: &[u32], c: u32) -> u32 {
     // In two steps: the scale itself may leave f64.
     let scaled = |value: f64| (value * power(-unit / 2) * power(-unit - -unit / 2)).trunc();
     let sum: f64 = terms.iter().map(|&(value, _)| scaled(value)).sum();
-    assert!(sum.abs() < 2_f64.powi(50), "sums of terms are exact");
+    assert!(sum.abs() < (1_u64 << 50) as f64, "sums of terms are exact");
     let exact = Double::from_bits((sum * power(unit / 2) * power(unit - unit / 2)).to_bits().into());
     let mut loses = false;
     if half {

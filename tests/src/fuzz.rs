@@ -43,7 +43,7 @@ pub fn run(name: &str, seeds: &[Vec<u8>], budget: Budget, mut parse: impl FnMut(
     let mut count = 0;
     let goes_on = |count: u64| match budget {
         Budget::Inputs(most) => count < most,
-        Budget::Time(most) => count % 64 != 0 || begun.elapsed() < most,
+        Budget::Time(most) => !count.is_multiple_of(64) || begun.elapsed() < most,
     };
     for seed in seeds {
         feed(name, seed, &mut parse);

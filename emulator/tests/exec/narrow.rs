@@ -73,11 +73,11 @@ fn check(op: &str, d: &str, sources: &[&str], want: impl Fn(&[u64]) -> u64) {
     }
 }
 
-fn one<F: Ieee<Bits = u16>>(f: impl Fn(&[u16]) -> u16) -> impl Fn(&[u64]) -> u64 {
+fn one(f: impl Fn(&[u16]) -> u16) -> impl Fn(&[u64]) -> u64 {
     move |s| f(&s.iter().map(|&x| x as u16).collect::<Vec<_>>()).into()
 }
 
-fn two<P: Packed<Bits = u32>>(f: impl Fn(&[u32]) -> u32) -> impl Fn(&[u64]) -> u64 {
+fn two(f: impl Fn(&[u32]) -> u32) -> impl Fn(&[u64]) -> u64 {
     move |s| f(&s.iter().map(|&x| x as u32).collect::<Vec<_>>()).into()
 }
 
@@ -90,16 +90,16 @@ fn arithmetic<F: Ieee<Bits = u16>, P: Packed<Bits = u32, Element = F>>(name: &st
             ("sub", scalar::sub::<F>),
             ("mul", scalar::mul::<F>),
         ] {
-            check(&format!("{op}.rn{suffix}.{name}"), "b16", &h[..2], one::<F>(|s| f(s[0], s[1], mods)));
-            let pair = two::<P>(|s| scalar::zip::<P>(s[0], s[1], |a, b| f(a, b, mods)));
+            check(&format!("{op}.rn{suffix}.{name}"), "b16", &h[..2], one(|s| f(s[0], s[1], mods)));
+            let pair = two(|s| scalar::zip::<P>(s[0], s[1], |a, b| f(a, b, mods)));
             check(&format!("{op}.rn{suffix}.{name}x2"), "b32", &w[..2], pair);
         }
-        check(&format!("fma.rn{suffix}.{name}"), "b16", &h, one::<F>(|s| scalar::fma::<F>(s[0], s[1], s[2], mods)));
-        let pair = two::<P>(|s| scalar::fma_x2::<P>(s[0], s[1], s[2], mods));
+        check(&format!("fma.rn{suffix}.{name}"), "b16", &h, one(|s| scalar::fma::<F>(s[0], s[1], s[2], mods)));
+        let pair = two(|s| scalar::fma_x2::<P>(s[0], s[1], s[2], mods));
         check(&format!("fma.rn{suffix}.{name}x2"), "b32", &w, pair);
         if !mods.sat {
             let f = |s: &[u32]| scalar::map::<P>(scalar::fma_x2::<P>(s[0], s[1], s[2], mods), scalar::relu::<F>);
-            check(&format!("fma.rn{suffix}.relu.{name}x2"), "b32", &w, two::<P>(f));
+            check(&format!("fma.rn{suffix}.relu.{name}x2"), "b32", &w, two(f));
         }
     }
 }
@@ -123,21 +123,21 @@ fn minimum_maximum_sign_and_comparison() {
             let mods = MinMax { nan, ftz: false, signs };
             let suffix = format!("{}{}", if nan { ".NaN" } else { "" }, if xorsign { ".xorsign.abs" } else { "" });
             let h = ["b16", "b16"];
-            check(&format!("min{suffix}.f16"), "b16", &h, one::<F16>(|s| scalar::min_with::<F16>(s[0], s[1], mods)));
-            check(&format!("max{suffix}.bf16"), "b16", &h, one::<Bf16>(|s| scalar::max_with::<Bf16>(s[0], s[1], mods)));
+            check(&format!("min{suffix}.f16"), "b16", &h, one(|s| scalar::min_with::<F16>(s[0], s[1], mods)));
+            check(&format!("max{suffix}.bf16"), "b16", &h, one(|s| scalar::max_with::<Bf16>(s[0], s[1], mods)));
             let pair = |s: &[u32]| scalar::zip::<F16x2>(s[0], s[1], |a, b| scalar::max_with::<F16>(a, b, mods));
-            check(&format!("max{suffix}.f16x2"), "b32", &["b32", "b32"], two::<F16x2>(pair));
+            check(&format!("max{suffix}.f16x2"), "b32", &["b32", "b32"], two(pair));
             check(&format!("min{suffix}.f32"), "f32", &["f32", "f32"], |s| {
                 scalar::min_with::<F32>(s[0] as u32, s[1] as u32, mods).into()
             });
         }
     }
-    check("neg.ftz.f16", "b16", &["b16"], one::<F16>(|s| scalar::neg::<F16>(s[0], true)));
+    check("neg.ftz.f16", "b16", &["b16"], one(|s| scalar::neg::<F16>(s[0], true)));
     check(
         "abs.bf16x2",
         "b32",
         &["b32"],
-        two::<Bf16x2>(|s| scalar::map::<Bf16x2>(s[0], |a| scalar::abs::<Bf16>(a, false))),
+        two(|s| scalar::map::<Bf16x2>(s[0], |a| scalar::abs::<Bf16>(a, false))),
     );
     for (name, cmp) in [("lt", Compare::Lt), ("equ", Compare::Equ), ("nan", Compare::Nan), ("ge", Compare::Ge)] {
         check(&format!("setp.{name}.f16"), "b32", &["b16", "b16"], |s| {
@@ -297,7 +297,9 @@ fn an_older_header_refuses_younger_instructions() {
 fn matrix_instructions_of_every_type() {
     use emulator::format::Elem;
     use emulator::mma::{Shape, Types, WarpMma};
-    let cases: [(&str, &str, u32, [Elem; 3], usize, &str); 8] = [
+    // Profile, PTX version, k, types of A, B and the accumulator, registers of the result and their type.
+    type Case = (&'static str, &'static str, u32, [Elem; 3], usize, &'static str);
+    let cases: [Case; 8] = [
         ("sm_90", "8.4", 32, [Elem::E4m3, Elem::E5m2, Elem::F32], 4, "f32"),
         ("sm_90", "8.4", 32, [Elem::E5m2, Elem::E4m3, Elem::F16], 2, "b32"),
         ("sm_89", "8.4", 16, [Elem::E4m3, Elem::E4m3, Elem::F32], 4, "f32"),

@@ -78,7 +78,7 @@ impl VerifiedLog<'_> {
     ///
     /// # Errors
     /// [`Error::Log`] when they cannot be read; what `each` returns.
-    pub fn each_line(&self, each: &mut dyn FnMut(u64, &[u8]) -> Result<(), Error>) -> Result<(), Error> {
+    pub fn each_line(&self, mut each: impl FnMut(u64, &[u8]) -> Result<(), Error>) -> Result<(), Error> {
         let (mut lines, mut index) = (lines(self.source)?, 0);
         while let Line::Complete(line) = lines.next(index)? {
             each(index, &line)?;

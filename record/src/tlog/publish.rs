@@ -122,7 +122,7 @@ pub fn publish(log: &VerifiedLog<'_>, out: &Path) -> Result<u64, Error> {
     let mut written = 0;
     let mut put = |path: String, bytes: &[u8]| published.put(&path, bytes).map(|new| written += u64::from(new));
     let (mut next, mut bundle) = (old / WIDTH * WIDTH, Vec::new());
-    log.each_line(&mut |index, line| {
+    log.each_line(|index, line| {
         if index < next || index >= size {
             return Ok(());
         }

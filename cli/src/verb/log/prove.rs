@@ -77,7 +77,7 @@ pub fn run(args: Args) -> anyhow::Result<Outcome> {
                 bail!("the checkpoint covers {size} entries; there is no entry {index} among them");
             }
             let mut line = Vec::new();
-            log.each_line(&mut |at, found| {
+            log.each_line(|at, found| {
                 if at == index {
                     line = found.to_vec();
                 }
