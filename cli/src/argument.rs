@@ -46,6 +46,39 @@ pub fn top_p(text: &str) -> Result<f32, String> {
     }
 }
 
+/// A part of the largest probability.
+pub fn min_p(text: &str) -> Result<f32, String> {
+    match text.parse::<f32>() {
+        Ok(p) if p > 0.0 && p <= 1.0 => Ok(p),
+        _ => Err("a number above 0 and at most 1 is wanted; leave it out to keep all".to_owned()),
+    }
+}
+
+/// A penalty that is taken off logits.
+pub fn penalty(text: &str) -> Result<f32, String> {
+    match text.parse::<f32>() {
+        Ok(p) if p.is_finite() => Ok(p),
+        _ => Err("a finite number is wanted".to_owned()),
+    }
+}
+
+/// A penalty that logits are divided by.
+pub fn repetition_penalty(text: &str) -> Result<f32, String> {
+    match text.parse::<f32>() {
+        Ok(p) if p.is_finite() && p > 0.0 => Ok(p),
+        _ => Err("a finite number above 0 is wanted; 1 changes nothing".to_owned()),
+    }
+}
+
+/// A token id and what is added to its logit.
+pub fn logit_bias(text: &str) -> Result<(u32, f32), String> {
+    let parts = text.split_once('=').and_then(|(id, bias)| Some((id.parse().ok()?, bias.parse::<f32>().ok()?)));
+    match parts {
+        Some((id, bias)) if bias.is_finite() => Ok((id, bias)),
+        _ => Err("a token id and a finite number are wanted, such as 17=-2.5".to_owned()),
+    }
+}
+
 /// The name of a log.
 pub fn origin(text: &str) -> Result<String, String> {
     if record::note::is_name(text, MAX_ORIGIN_BYTES) {
@@ -100,7 +133,12 @@ mod tests {
     fn numbers_that_make_no_sense_are_refused() {
         assert!(["0", "-1", "nan", "inf", "x"].iter().all(|t| temperature(t).is_err()));
         assert!(["0", "-0.1", "1.1", "nan"].iter().all(|t| top_p(t).is_err()));
-        assert!(temperature("0.7").is_ok() && top_p("1").is_ok());
+        assert!(["0", "-0.1", "1.1", "nan"].iter().all(|t| min_p(t).is_err()));
+        assert!(["inf", "nan", "x"].iter().all(|t| penalty(t).is_err()));
+        assert!(["0", "-1", "inf", "nan", "x"].iter().all(|t| repetition_penalty(t).is_err()));
+        assert!(["", "1", "=1", "1=", "1=nan", "-1=0", "4294967296=0", "1=2=3"].iter().all(|t| logit_bias(t).is_err()));
+        assert!(temperature("0.7").is_ok() && top_p("1").is_ok() && min_p("1").is_ok());
+        assert_eq!((penalty("-0.5"), logit_bias("7=-1.5")), (Ok(-0.5), Ok((7, -1.5))));
     }
 
     #[test]

@@ -2,13 +2,16 @@
 
 use anyhow::Context as _;
 use engine::Engine;
-use engine::batch::{Outcome, Request};
+use engine::batch::{Operator, OperatorError, Outcome, Request, StepLog};
 use engine::journal::{Asked, Identity, Journal};
+use engine::policy::{Dispatch, Shape};
+use engine::sampler::Choice;
+use engine::scheduler::RequestKey;
+use engine::scores::{Scores, Wanted};
 use engine::step::Observe;
 use record::inference::Time;
 use record::log::Ack;
-use record::receipt::Level;
-use record::{EvidenceLevel, Fact, Log, Record};
+use record::{EvidenceLevel, F32Bits, Fact, Log, Record};
 
 use crate::source::now_unix_us;
 
@@ -50,28 +53,86 @@ pub fn journal(engine: &Engine, log: &Log, prefix: &str, evidence: Evidence) -> 
     if evidence == Evidence::None { journal } else { journal.keeping_evidence() }
 }
 
-/// Writes the record of a batch and its receipts. When this returns they are on disk.
+/// Log-probabilities of a request, where they are wanted.
+#[derive(Clone, Debug, Default)]
+pub struct Values {
+    /// Of the tokens chosen.
+    pub output: Option<Vec<F32Bits>>,
+    /// Of the prompt's tokens but the first.
+    pub prompt: Option<Vec<F32Bits>>,
+}
+
+/// An operator that also keeps log-probabilities.
+pub struct Scored<O> {
+    /// The operator.
+    pub operator: O,
+    /// By request.
+    pub values: Vec<Values>,
+    scores: Scores,
+}
+
+impl<O> Scored<O> {
+    /// For a batch; `output`: those of chosen tokens are wanted.
+    pub fn new(operator: O, output: bool, batch: &[Request]) -> Self {
+        let (mut scores, mut values) = (Scores::default(), Vec::new());
+        for (key, request) in (0..).zip(batch) {
+            let prompt = request.prompt_logprobs.then(|| (0, request.prompt.clone()));
+            values.push(Values { output: output.then(Vec::new), prompt: prompt.as_ref().map(|_| Vec::new()) });
+            scores.want(key, Wanted { output: output.then_some(0), prompt });
+        }
+        Self { operator, values, scores }
+    }
+}
+
+impl<O: Operator> Operator for Scored<O> {
+    fn dispatch(&mut self, shape: Shape, policy: Dispatch) -> Dispatch {
+        self.operator.dispatch(shape, policy)
+    }
+
+    fn emit(&mut self, request: RequestKey, position: u32, choice: Choice) -> u32 {
+        self.operator.emit(request, position, choice)
+    }
+
+    fn step(&mut self, step: &StepLog<'_>) -> Result<(), OperatorError> {
+        self.operator.step(step)?;
+        self.scores.step(step)?;
+        for (key, score) in &self.scores.chosen {
+            if let Some(all) = self.values.get_mut(*key as usize).and_then(|v| v.output.as_mut()) {
+                all.push(score.token);
+            }
+        }
+        for (key, more) in &self.scores.prompt {
+            if let Some(all) = self.values.get_mut(*key as usize).and_then(|v| v.prompt.as_mut()) {
+                all.extend(more.iter().map(|s| s.token));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Writes the record of a batch and its receipts. When this returns they are on disk. `values` may be shorter than the batch.
 pub fn commit(
     log: &mut Log,
     mut journal: Journal,
     identity: &Identity,
     declared: &[Declared],
     outcomes: &[Outcome],
+    values: &[Values],
     started_unix_us: u64,
 ) -> anyhow::Result<(Ack, Record)> {
     let stated = |key: u64| {
         let (asked, request) = &declared[key as usize];
-        engine::journal::request(asked, request, &outcomes[key as usize])
+        let mut stated = engine::journal::request(asked, request, &outcomes[key as usize]);
+        if let Some(values) = values.get(key as usize) {
+            (stated.logprobs, stated.prompt_logprobs) = (values.output.clone(), values.prompt.clone());
+        }
+        stated
     };
     let ended = now_unix_us();
     let time = Fact::Known(Time { start_unix_us: started_unix_us, end_unix_us: ended });
     let (record, evidence) = journal.to_record(identity.clone(), stated, log.next().link, time);
     let ack = log.append(&record, ended).context("appending the record; nothing of it counts as logged")?;
-    let level = match record.evidence {
-        EvidenceLevel::S => Level::S,
-        EvidenceLevel::A => Level::A,
-    };
-    log.issue_receipts(&ack, &record, level, ended).context("issuing receipts")?;
+    log.issue_receipts(&ack, &record, record.evidence.into(), ended).context("issuing receipts")?;
     if let Some(mut evidence) = evidence {
         evidence.record = ack.record;
         log.put_evidence(&evidence).context("storing evidence")?;

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Bench, copy, run};
+use common::{Bench, copy, json, run};
 use serde_json::Value;
 
 fn reason(result: &Value) -> &str {
@@ -189,4 +189,49 @@ fn bits_of_an_a100_under_an_h100_claim_part_at_the_first_tensor_core_operation()
     assert_eq!(code, 1);
     assert!(text.contains("qkv of layer 0"), "{text}");
     assert!(text.contains("sm_80"), "{text}");
+}
+
+#[test]
+fn every_parameter_of_sampling_is_recorded_and_recomputed() {
+    let bench = Bench::new("example.org/p");
+    let adjusted = [
+        "--repetition-penalty",
+        "1.2",
+        "--presence-penalty",
+        "-0.5",
+        "--frequency-penalty",
+        "0.25",
+        "--logit-bias",
+        "7=1.5",
+    ];
+    let told = ["--logit-bias", "3=-100", "--logprobs", "--prompt-logprobs"];
+    bench.serve(&[&adjusted[..], &told[..]].concat());
+    let filtered = ["--temperature", "0.9", "--top-k", "50", "--top-p", "0.95", "--min-p", "0.02", "--chunk", "2"];
+    bench.serve(&[&filtered[..], &adjusted[..], &told[..]].concat());
+    let report = bench.audit(0, &[]);
+    let claims = report["records"][1]["claims"].as_array().unwrap();
+    let logprobs = claims.iter().find(|c| c["claim"] == "logprobs").unwrap();
+    assert_eq!(logprobs["verdict"], "MATCH", "{logprobs}");
+
+    // Without a log they are told all the same, bit by bit.
+    let alone =
+        json(0, &[&["generate", "--prompt", "Amen", "--max-new-tokens", "3", "--json"][..], &told[..]].concat());
+    let response = &alone["responses"][0];
+    let count = |name: &str| response[name].as_array().unwrap().len();
+    assert_eq!((count("logprobs"), count("prompt_logprobs") + 1), (3, count("prompt_ids")));
+    assert!(response["logprobs"][0].as_str().unwrap().len() == 8);
+    for bad in [
+        &["--min-p", "0.1"][..],
+        &["--temperature", "1", "--min-p", "2"],
+        &["--repetition-penalty", "0"],
+        &["--logit-bias", "x=1"],
+        &["--logit-bias", "1024000=1"],
+        &["--logit-bias", "1=1", "--logit-bias", "1=2"],
+    ] {
+        let (code, _, err) = run(&[&["generate", "--prompt", "Amen"][..], bad].concat());
+        assert!(
+            code == 2 && (err.contains("min") || err.contains("penalty") || err.contains("bias")),
+            "{bad:?}: {err}"
+        );
+    }
 }

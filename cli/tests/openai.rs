@@ -25,7 +25,9 @@ fn the_official_client_is_content() {
     }
     std::fs::write(bench.at("keys"), KEY).unwrap();
     let (log, key, keys) = (bench.path("log"), bench.path("operator"), bench.path("keys"));
-    let args = ["serve", "--listen", "127.0.0.1:0", "--log", &log, "--key", &key, "--api-keys", &keys];
+    let mut args = vec!["serve", "--listen", "127.0.0.1:0", "--log", &log, "--key", &key, "--api-keys", &keys];
+    // A queue that one call can fill.
+    args.extend(["--queue", "4"]);
     let mut served = lastbit(&args).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
     let line = BufReader::new(served.stdout.take().unwrap()).lines().next().unwrap().unwrap();
     let address = line.strip_prefix("listening on ").unwrap();

@@ -152,10 +152,15 @@ fn a_burst_of_streams_that_come_and_leave_audits_as_match() {
                 let prompt = "And God said, Let there be light: and there was light. ".repeat(1 + (i % 3) as usize);
                 let stop = if i % 3 == 0 { r#"["the ", "LORD"]"# } else { "null" };
                 let ask = format!(
-                    r#"{{"prompt":"{prompt}","max_tokens":{},"temperature":{},"stop":{stop},"logprobs":{},"stream":true}}"#,
+                    r#"{{"prompt":"{prompt}","max_tokens":{},"temperature":{},"stop":{stop},"logprobs":{},"stream":true,
+                        "prompt_logprobs":{},"presence_penalty":{},"min_p":{},"repetition_penalty":1.{},"logit_bias":{{"{i}":2.5}}}}"#,
                     3 + i % 7,
                     i % 2,
-                    if i % 4 == 0 { "1" } else { "null" }
+                    if i % 4 == 0 { "1" } else { "null" },
+                    if i % 3 == 1 { "0" } else { "null" },
+                    i % 3,
+                    if i % 4 == 1 { "0.125" } else { "null" },
+                    i % 5
                 );
                 let mut stream = client.send("POST", "/v1/completions", ask.as_bytes());
                 if i % 5 == 3 {
@@ -182,6 +187,21 @@ fn a_burst_of_streams_that_come_and_leave_audits_as_match() {
     let receipts: Vec<&str> = receipts.iter().map(String::as_str).collect();
     let report = bench.audit(0, &receipts);
     assert_eq!(report["verdict"], "MATCH", "{report}");
+}
+
+#[test]
+fn a_service_with_faults_says_so_and_no_audit_takes_it_for_another() {
+    let bench = Bench::new("example.org/f");
+    let served = Served::of(&bench, &["--fault", "swap@2", "--fault", "rows=1"]);
+    let answer =
+        served.client.post("/v1/completions", r#"{"prompt":"In the beginning","max_tokens":4,"temperature":0}"#);
+    assert_eq!((answer.status, answer.header("x-lastbit-faults")), (200, Some("swap@2 rows=1")));
+    assert!(served.client.get("/health").body.contains("swap@2 rows=1"));
+    served.signal("-TERM");
+    assert_eq!(served.end(), 0);
+    let report = bench.audit(2, &[]);
+    assert_eq!(report["verdict"], "UNVERIFIABLE");
+    assert!(report["headline"].as_str().unwrap().contains("throughput+swap@2+rows=1"), "{}", report["headline"]);
 }
 
 #[test]
@@ -239,6 +259,8 @@ fn settings_are_checked_before_anything_is_served() {
     refused(&["serve", "--no-log", "--config", &config("mode = \"fast\"")], "mode");
     refused(&["serve", "--no-log", "--config", &config("[service.limits]\nqueue = 0")], "room");
     refused(&["serve", "--no-log", "--listen", "0.0.0.0:0"], "API keys");
+    refused(&["serve", "--no-log", "--fault", "logits"], "a fault is");
+    refused(&["serve", "--log", &log, "--key", &key, "--mode", "invariant", "--fault", "logit"], "throughput");
     std::fs::write(bench.at("keys"), "short\n").unwrap();
     refused(&["serve", "--no-log", "--api-keys", &bench.path("keys")], "16 characters");
 

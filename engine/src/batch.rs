@@ -3,7 +3,7 @@
 use crate::error::{Error, Result};
 use crate::policy::{Dispatch, Shape};
 use crate::runtime::Engine;
-use crate::sampler::{Choice, Sampling};
+use crate::sampler::{Adjust, Choice, Past, Sampling};
 use crate::scheduler::{Event, RequestKey, Settings, Turn};
 use crate::session::{self, Session};
 use crate::step::{Observe, StepOutput, StepPlan};
@@ -17,6 +17,10 @@ pub struct Request {
     pub max_new_tokens: u32,
     /// How they are chosen.
     pub sampling: Sampling,
+    /// What is done to logits before that.
+    pub adjust: Adjust,
+    /// Prompt rows get logits, so that the log-probabilities of the prompt's tokens are known.
+    pub prompt_logprobs: bool,
     /// Ids that end generation.
     pub stop: Vec<u32>,
     /// Texts that end generation: with the first token after which the text of all new tokens has one of them. In records, hence in
@@ -35,6 +39,8 @@ impl Request {
             prompt,
             max_new_tokens,
             sampling: Sampling::Greedy,
+            adjust: Adjust::default(),
+            prompt_logprobs: false,
             stop: Vec::new(),
             stop_strings: Vec::new(),
             priority: 0,
@@ -42,9 +48,20 @@ impl Request {
         }
     }
 
-    /// Its tokens are chosen from whole rows of logits, not from the top two.
+    /// Whole rows of logits are looked at, not only the top two.
     pub(crate) fn needs_logits(&self) -> bool {
-        matches!(self.sampling, Sampling::Seeded(_))
+        self.chooses_from_logits() || self.prompt_logprobs
+    }
+
+    /// Its tokens are chosen from whole rows of logits.
+    pub(crate) fn chooses_from_logits(&self) -> bool {
+        matches!(self.sampling, Sampling::Seeded(_)) || !self.adjust.is_off()
+    }
+
+    /// Chooses the token for `position` after `output`, from whole logits.
+    pub(crate) fn choose(&self, output: &[u32], logits: &[u32], position: u32) -> Result<Choice> {
+        let past = Past { prompt: &self.prompt, output };
+        self.sampling.choose_adjusted(&self.adjust, logits, past, position)
     }
 }
 
@@ -110,6 +127,14 @@ pub trait Operator {
     fn dispatch(&mut self, shape: Shape, policy: Dispatch) -> Dispatch {
         let _ = shape;
         policy
+    }
+
+    /// Runs a step.
+    ///
+    /// # Errors
+    /// Those of [`Engine::step`].
+    fn run(&mut self, engine: &mut Engine, plan: &StepPlan) -> Result<StepOutput> {
+        engine.step(plan)
     }
 
     /// The token to emit; `choice` is what the request's sampling says.

@@ -204,6 +204,12 @@ pub enum Error {
         /// What is accepted.
         why: &'static str,
     },
+    /// Faults on purpose that this engine does not have.
+    #[error("faults on purpose: {detail}")]
+    Fault {
+        /// Why not.
+        detail: String,
+    },
     /// The model produced a logit from which no token can be chosen.
     #[error("the logits for position {position} hold {bits:#010x}, which is not finite; no token can be chosen")]
     BadLogits {

@@ -6,7 +6,7 @@ use crate::batch::{Finish, Operator, Outcome, Request, StepLog};
 use crate::error::{Error, Result};
 use crate::kernels::PAGE;
 use crate::runtime::Engine;
-use crate::sampler::{Choice, Sampling};
+use crate::sampler::Choice;
 use crate::scheduler::{Arrival, Copy, Event, RequestKey, Scheduler, Settings};
 use crate::step::{Group, Observe, Row, StepPlan};
 
@@ -82,6 +82,7 @@ impl<'e> Session<'e> {
             max_new_tokens: request.max_new_tokens,
             priority: request.priority,
             client: request.client,
+            prompt_logits: request.prompt_logprobs,
         });
         self.jobs.insert(key, Job { request, output: Vec::new() });
         Ok(key)
@@ -122,15 +123,15 @@ impl<'e> Session<'e> {
         let shape = StepPlan::shape(&groups);
         let dispatch = operator.dispatch(shape, self.engine.dispatch(shape));
         let plan = StepPlan { groups, dispatch, observe };
-        let output = self.engine.step(&plan)?;
+        let output = operator.run(self.engine, &plan)?;
 
         let mut progress = Progress::default();
         let (mut emitted, mut chosen, mut end) = (Vec::new(), Vec::new(), 0);
         for turn in &decision.turns {
             end += turn.tokens.len();
-            let picked = match turn.logits {
-                crate::step::Logits::None => None,
-                _ => Some(self.emit(turn.request, &output.rows[end - 1], operator)?),
+            let picked = match turn.chooses {
+                false => None,
+                true => Some(self.emit(turn.request, &output.rows[end - 1], operator)?),
             };
             emitted.push(picked.map(|(token, _)| token));
             chosen.push(picked.map(|(token, finish)| (token, finish.is_some())));
@@ -165,7 +166,7 @@ impl<'e> Session<'e> {
         let position = row.position + 1;
         let unknown = || Error::Plan { detail: format!("request {key} is not being served") };
         let job = self.jobs.get_mut(&key).ok_or_else(unknown)?;
-        let choice = choose(key, &job.request.sampling, row, position)?;
+        let choice = choose(key, job, row, position)?;
         let token = operator.emit(key, position, choice);
         job.output.push(token);
         let tokenizer = &self.engine.model().tokenizer;
@@ -193,9 +194,9 @@ impl<'e> Session<'e> {
     }
 }
 
-fn choose(key: RequestKey, sampling: &Sampling, row: &Row, position: u32) -> Result<Choice> {
-    match (sampling, row.top2, &row.logits) {
-        (Sampling::Greedy, Some(top), _) => {
+fn choose(key: RequestKey, job: &Job, row: &Row, position: u32) -> Result<Choice> {
+    match (job.request.chooses_from_logits(), row.top2, &row.logits) {
+        (false, Some(top), _) => {
             let (first, second) = (f32::from_bits(top.first_bits), f32::from_bits(top.second_bits));
             if !first.is_finite() {
                 return Err(Error::BadLogits { position, bits: top.first_bits });
@@ -203,7 +204,7 @@ fn choose(key: RequestKey, sampling: &Sampling, row: &Row, position: u32) -> Res
             let margin = f64::from(first) - f64::from(second);
             Ok(Choice { token: top.first, runner_up: Some(top.second), margin })
         }
-        (sampling, _, Some(logits)) => sampling.choose(logits, position),
+        (_, _, Some(logits)) => job.request.choose(&job.output, logits, position),
         _ => Err(Error::Plan { detail: format!("request {key} was to choose from a row without logits") }),
     }
 }
@@ -223,6 +224,10 @@ pub(crate) fn check(engine: &Engine, index: usize, request: &Request) -> Result<
         return refuse(format!("prompt id {id} is beyond the vocabulary of {}", config.vocab_size));
     }
     request.sampling.check()?;
+    request.adjust.check()?;
+    if let Some((id, _)) = request.adjust.bias.iter().find(|(id, _)| *id >= config.vocab_size) {
+        return refuse(format!("the logit bias of id {id} is beyond the vocabulary of {}", config.vocab_size));
+    }
     let pages = most_pages(request);
     if pages > u64::from(engine.limits().pages) {
         let detail = format!("request {index} may need {pages} pages of {}", engine.limits().pages);

@@ -77,7 +77,7 @@ fn seeded_output_follows_the_seed() {
     let mut engine = engine(&kjv(), Mode::Invariant);
     let mut with = |seed, top_k| {
         let mut r = request(&prompt, 10);
-        r.sampling = Sampling::Seeded(Seeded { temperature: 1.0, top_k, top_p: None, seed });
+        r.sampling = Sampling::Seeded(Seeded { top_k, ..Seeded::plain(1.0, seed) });
         generate(&mut engine, &[r], &BatchOptions::default(), &mut NoLog).unwrap().remove(0).output
     };
     assert_eq!(with(1, None), with(1, None));
@@ -122,7 +122,7 @@ fn impossible_requests_are_refused_before_anything_runs() {
     assert!(matches!(refused(&[request(&[1], 65)]), Error::CacheFull { .. }));
     assert!(matches!(refused(&[request(&[1], 1), request(&[1], 1), request(&[1], 1)]), Error::CacheFull { .. }));
     let mut r = request(&[1], 1);
-    r.sampling = Sampling::Seeded(Seeded { temperature: 0.0, top_k: None, top_p: None, seed: 0 });
+    r.sampling = Sampling::Seeded(Seeded::plain(0.0, 0));
     assert!(matches!(refused(&[r]), Error::Sampling { .. }));
     // A prompt longer than a step's rows is cut into chunks by the row limit.
     let long = generate(&mut engine, &[request(&[7; 20], 1)], &options, &mut Watch::default()).unwrap();

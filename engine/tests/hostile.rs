@@ -134,3 +134,31 @@ fn only_regular_files_are_mapped() {
     std::os::unix::fs::symlink("/dev/zero", folder.path().join("model.safetensors")).unwrap();
     assert!(refusal(folder.path()).contains("regular"));
 }
+
+/// Sizes of every magnitude, in every number of the configuration: an error in words, and never an allocation to match.
+#[test]
+fn no_size_in_the_configuration_does_harm() {
+    let text = std::fs::read(data("qwen2-tiny/config.json")).unwrap();
+    let config: serde_json::Map<String, Value> = serde_json::from_slice(&text).unwrap();
+    let numbers: Vec<&String> = config.iter().filter(|(_, v)| v.is_number()).map(|(k, _)| k).collect();
+    assert!(numbers.len() > 8, "{numbers:?}");
+    for key in numbers {
+        for value in
+            ["-1", "0", "1", "1000000", "2147483648", "4294967295", "4294967296", "1152921504606846976", "1e300", "0.5"]
+        {
+            let mut edited = config.clone();
+            edited.insert(key.clone(), serde_json::from_str(value).unwrap());
+            let folder = scratch();
+            std::fs::write(folder.path().join("model.safetensors"), whole()).unwrap();
+            std::fs::write(folder.path().join("config.json"), Value::Object(edited).to_string()).unwrap();
+            let found = refusal(folder.path());
+            assert!(
+                found == "it loads"
+                    || found.contains(key.as_str())
+                    || found.contains("tensor")
+                    || found.contains("vocabulary"),
+                "{key} = {value}: {found}"
+            );
+        }
+    }
+}

@@ -5,7 +5,7 @@ mod common;
 use common::{Golden, engine, group, kjv};
 use engine::batch::{BatchOptions, Request, generate};
 use engine::journal::{self, Asked, Identity, Journal, RowShapes};
-use engine::sampler::{Sampling, Seeded};
+use engine::sampler::{Adjust, Past, Sampling, Seeded};
 use engine::scheduler::Settings;
 use engine::step::{Logits, Observe, StepPlan};
 use engine::{Dispatch, Engine, Error, Mode};
@@ -14,7 +14,7 @@ use record::{Digest, EvidenceLevel, Fact, Record};
 
 fn requests() -> Vec<Request> {
     let prompt = Golden::kjv().prompt;
-    let seeded = Sampling::Seeded(Seeded { temperature: 0.8, top_k: Some(40), top_p: None, seed: 11 });
+    let seeded = Sampling::Seeded(Seeded { top_k: Some(40), ..Seeded::plain(0.8, 11) });
     let request = |prompt: &[u32], max_new_tokens, sampling| Request {
         prompt: prompt.to_vec(),
         max_new_tokens,
@@ -22,7 +22,14 @@ fn requests() -> Vec<Request> {
         stop: vec![0],
         ..Request::new(Vec::new(), 1)
     };
-    vec![request(&prompt, 5, Sampling::Greedy), request(&prompt[..4], 3, seeded), request(&[7], 6, Sampling::Greedy)]
+    let adjust = Adjust { bias: vec![(3, 1.5)], repetition: 1.2, frequency: 0.5, presence: 0.25 };
+    vec![
+        request(&prompt, 5, Sampling::Greedy),
+        request(&prompt[..4], 3, seeded),
+        request(&[7], 6, Sampling::Greedy),
+        Request { adjust, ..request(&prompt[..3], 9, Sampling::Greedy) },
+        Request { prompt_logprobs: true, ..request(&prompt[..8], 2, Sampling::Greedy) },
+    ]
 }
 
 fn record_of(engine: &mut Engine, level: EvidenceLevel) -> Record {
@@ -51,7 +58,11 @@ fn replay(record: &Record, engine: &mut Engine, level: EvidenceLevel) {
         let groups = step.schedule.rows.iter().map(|rows| {
             let request = &record.requests[rows.request as usize];
             let tokens = (rows.start..rows.start + rows.count).map(|p| request.token_at(p.into()).unwrap());
-            let logits = if rows.logits > 0 { Logits::Last } else { Logits::None };
+            let logits = match rows.logits {
+                0 => Logits::None,
+                1 => Logits::Last,
+                _ => Logits::All,
+            };
             group(slots[rows.request as usize], rows.start, &tokens.collect::<Vec<_>>(), logits)
         });
         let dispatch = journal::dispatch(&launches, &record.stack.kernels, &step.schedule).unwrap();
@@ -65,8 +76,11 @@ fn replay(record: &Record, engine: &mut Engine, level: EvidenceLevel) {
             assert_eq!(journal::leaf(&request.id, &output.rows[index], chosen, &parts), step.leaves[index]);
             // Sampling is part of what is replayed.
             if let (Some(chosen), Some(logits)) = (chosen, &output.rows[index].logits) {
-                let sampling = journal::sampling(&request.decode).unwrap();
-                assert_eq!(sampling.choose(logits, row.position + 1).unwrap().token, chosen);
+                let (sampling, adjust) = journal::sampling(&request.decode).unwrap();
+                let output = &request.output[..row.position as usize + 1 - request.prompt.len()];
+                let past = Past { prompt: &request.prompt, output };
+                let choice = sampling.choose_adjusted(&adjust, logits, past, row.position + 1).unwrap();
+                assert_eq!(choice.token, chosen);
             }
         }
     }

@@ -4,8 +4,10 @@
 mod common;
 
 use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::Arc;
 
-use common::{kjv, prefill};
+use common::{data, kjv, prefill};
 use engine::batch::{Finish, Operator, OperatorError, Outcome, Request, StepLog};
 use engine::device::EmulatedDevice;
 use engine::kernels::PAGE;
@@ -13,13 +15,17 @@ use engine::kv::Slot;
 use engine::scheduler::{Event, Preemption, RequestKey, Settings};
 use engine::session::Session;
 use engine::step::{Group, Observe, Row, StepPlan};
-use engine::{Engine, Limits, Mode};
+use engine::{Engine, Limits, Mode, Model};
 use proptest::prelude::*;
 
 const LIMITS: Limits = Limits { slots: 3, pages: 10, max_rows: 48 };
 
 fn engine(mode: Mode, limits: Limits) -> Engine {
-    Engine::new(kjv(), Box::new(EmulatedDevice::new("sm_90").unwrap()), mode, limits).unwrap()
+    engine_of(kjv(), mode, limits)
+}
+
+fn engine_of(model: Arc<Model>, mode: Mode, limits: Limits) -> Engine {
+    Engine::new(model, Box::new(EmulatedDevice::new("sm_90").unwrap()), mode, limits).unwrap()
 }
 
 /// A step as a log would have it, and the bits it left.
@@ -52,15 +58,21 @@ enum Act {
     Steps(u8),
 }
 
-fn acts() -> impl Strategy<Value = Vec<Act>> {
+/// Histories of requests with prompts of these lengths, over this vocabulary.
+fn acts(lengths: Range<usize>, vocabulary: u32) -> impl Strategy<Value = Vec<Act>> {
     // Few beginnings, so that prefixes are found; lengths from one token to most of the cache.
-    let prompt = (0..2u32, 1..70usize, 0..1024u32).prop_map(|(kind, length, last)| {
-        let beginning = (0..length as u32 - 1).map(|i| (37 * kind + 11 * i) % 1024);
+    let prompt = (0..2u32, lengths, 0..vocabulary).prop_map(move |(kind, length, last)| {
+        let beginning = (0..length as u32 - 1).map(|i| (37 * kind + 11 * i) % vocabulary);
         beginning.chain([last]).collect::<Vec<u32>>()
     });
-    let request = (prompt, 1..12u32, -1..2i32, 0..2u32).prop_map(|(prompt, max_new_tokens, priority, client)| {
-        Request { priority, client, ..Request::new(prompt, max_new_tokens) }
-    });
+    let request = (prompt, 1..12u32, -1..2i32, 0..2u32, prop::bool::weighted(0.2)).prop_map(
+        |(prompt, max_new_tokens, priority, client, prompt_logprobs)| Request {
+            priority,
+            client,
+            prompt_logprobs,
+            ..Request::new(prompt, max_new_tokens)
+        },
+    );
     let act = prop_oneof![
         4 => request.prop_map(Act::Arrive),
         1 => any::<u8>().prop_map(Act::Cancel),
@@ -69,13 +81,9 @@ fn acts() -> impl Strategy<Value = Vec<Act>> {
     prop::collection::vec(act, 3..14)
 }
 
-fn settings() -> impl Strategy<Value = Settings> {
-    (prop::option::of(3..20u32), any::<bool>(), 0..9u32).prop_map(|(chunk, prefix_cache, swap_pages)| Settings {
-        max_rows: LIMITS.max_rows,
-        chunk,
-        prefix_cache,
-        swap_pages,
-    })
+fn settings(max_rows: u32, chunks: Range<u32>, swap_pages: u32) -> impl Strategy<Value = Settings> {
+    (prop::option::of(chunks), any::<bool>(), 0..swap_pages)
+        .prop_map(move |(chunk, prefix_cache, swap_pages)| Settings { max_rows, chunk, prefix_cache, swap_pages })
 }
 
 /// Lives through a history; what was asked and what came of it, by request.
@@ -161,41 +169,138 @@ fn replay(engine: &mut Engine, log: &[Logged], asked: usize) -> Vec<Vec<Row>> {
     rows
 }
 
+/// Every row of an `invariant` history has the bits it has when its request is computed alone, in one piece.
+fn rows_are_those_alone(
+    model: &Arc<Model>,
+    limits: Limits,
+    settings: Settings,
+    acts: &[Act],
+) -> Result<(), TestCaseError> {
+    let (log, asked, outcomes) = live(&mut engine_of(model.clone(), Mode::Invariant, limits), settings, acts);
+    let longest = asked.iter().map(|r| r.prompt.len() as u32 + r.max_new_tokens).max().unwrap_or(1);
+    let mut lone = engine_of(
+        model.clone(),
+        Mode::Invariant,
+        Limits { slots: 1, pages: longest.div_ceil(PAGE), max_rows: longest },
+    );
+    for (key, request) in asked.iter().enumerate() {
+        let outcome = &outcomes[&(key as u64)];
+        prop_assert!(outcome.finish == Finish::Cancelled || outcome.output.len() == request.max_new_tokens as usize);
+        let tokens = [&request.prompt[..], &outcome.output].concat();
+        let alone = prefill(&mut lone, &tokens, Observe::STATE).rows;
+        let own = log.iter().flat_map(|s| &s.rows).zip(log.iter().flat_map(|s| {
+            s.plan.groups.iter().zip(&s.requests).flat_map(|(g, r): (&Group, _)| vec![*r; g.tokens.len()])
+        }));
+        let mut prompt = vec![false; request.prompt.len() - 1];
+        for (row, _) in own.filter(|(_, r)| *r == key as u64) {
+            let same_row = &alone[row.position as usize];
+            let same = bits(row)
+                == bits(&Row { logits: row.logits.as_ref().and(same_row.logits.clone()), ..same_row.clone() });
+            prop_assert!(same, "request {key}, position {}", row.position);
+            if let (Some(known), Some(_)) = (prompt.get_mut(row.position as usize), &row.top2) {
+                *known = true;
+            }
+        }
+        // Whoever asks for it has logits in every row of the prompt, also where others find it computed.
+        prop_assert!(!request.prompt_logprobs || outcome.output.is_empty() || prompt.iter().all(|known| *known));
+    }
+    Ok(())
+}
+
+/// Every row of a `throughput` history has the bits that its logged schedule gives again.
+fn rows_are_those_of_the_log(
+    model: &Arc<Model>,
+    limits: Limits,
+    settings: Settings,
+    acts: &[Act],
+) -> Result<(), TestCaseError> {
+    let (log, asked, _) = live(&mut engine_of(model.clone(), Mode::Throughput, limits), settings, acts);
+    let pages: u32 = asked.iter().map(|r| (r.prompt.len() as u32 + r.max_new_tokens).div_ceil(PAGE)).sum();
+    let roomy = Limits { slots: asked.len().max(1) as u32, pages: pages.max(1), ..limits };
+    let again = replay(&mut engine_of(model.clone(), Mode::Throughput, roomy), &log, asked.len());
+    for (index, (step, rows)) in log.iter().zip(&again).enumerate() {
+        prop_assert_eq!(step.rows.len(), rows.len());
+        for (a, b) in step.rows.iter().zip(rows) {
+            prop_assert!(bits(a) == bits(b), "step {index}, position {}", a.position);
+        }
+    }
+    Ok(())
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 8, ..ProptestConfig::default() })]
 
     #[test]
-    fn invariant_rows_have_the_bits_they_have_alone(settings in settings(), acts in acts()) {
-        let (log, asked, outcomes) = live(&mut engine(Mode::Invariant, LIMITS), settings, &acts);
-        let mut lone = engine(Mode::Invariant, Limits { max_rows: 128, ..LIMITS });
-        for (key, request) in asked.iter().enumerate() {
-            let outcome = &outcomes[&(key as u64)];
-            prop_assert!(outcome.finish == Finish::Cancelled || outcome.output.len() == request.max_new_tokens as usize);
-            let tokens = [&request.prompt[..], &outcome.output].concat();
-            let alone = prefill(&mut lone, &tokens, Observe::STATE).rows;
-            let own = log.iter().flat_map(|s| &s.rows).zip(log.iter().flat_map(|s| {
-                s.plan.groups.iter().zip(&s.requests).flat_map(|(g, r): (&Group, _)| vec![*r; g.tokens.len()])
-            }));
-            for (row, _) in own.filter(|(_, r)| *r == key as u64) {
-                let same_row = &alone[row.position as usize];
-                let same = bits(row) == bits(&Row { logits: row.logits.as_ref().and(same_row.logits.clone()), ..same_row.clone() });
-                prop_assert!(same, "request {key}, position {}", row.position);
-            }
-        }
+    fn invariant_rows_have_the_bits_they_have_alone(
+        settings in settings(LIMITS.max_rows, 3..20, 9), acts in acts(1..70, 1024),
+    ) {
+        rows_are_those_alone(&kjv(), LIMITS, settings, &acts)?;
     }
 
     #[test]
-    fn throughput_rows_are_those_of_the_logged_schedule(settings in settings(), acts in acts()) {
-        let (log, asked, _) = live(&mut engine(Mode::Throughput, LIMITS), settings, &acts);
-        let roomy = Limits { slots: asked.len().max(1) as u32, pages: 8 * asked.len().max(1) as u32, ..LIMITS };
-        let again = replay(&mut engine(Mode::Throughput, roomy), &log, asked.len());
-        for (index, (step, rows)) in log.iter().zip(&again).enumerate() {
-            prop_assert_eq!(step.rows.len(), rows.len());
-            for (a, b) in step.rows.iter().zip(rows) {
-                prop_assert!(bits(a) == bits(b), "step {index}, position {}", a.position);
-            }
-        }
+    fn throughput_rows_are_those_of_the_logged_schedule(
+        settings in settings(LIMITS.max_rows, 3..20, 9), acts in acts(1..70, 1024),
+    ) {
+        rows_are_those_of_the_log(&kjv(), LIMITS, settings, &acts)?;
     }
+}
+
+/// A small model with positions for prompts of two thousand tokens: rotary tables grow, weights do not depend on it.
+fn long() -> Arc<Model> {
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["config.json", "tokenizer.json", "model.safetensors"] {
+        let mut bytes = std::fs::read(data("qwen2-tiny").join(name)).unwrap();
+        if name == "config.json" {
+            let mut config: serde_json::Value = serde_json::from_slice(&bytes).unwrap();
+            config["max_position_embeddings"] = 4096.into();
+            bytes = config.to_string().into_bytes();
+        }
+        std::fs::write(folder.path().join(name), bytes).unwrap();
+    }
+    Arc::new(Model::load(folder.path()).unwrap())
+}
+
+/// Room for a request of 2,000 tokens and little more, so that long ones push each other out.
+const LONG: Limits = Limits { slots: 4, pages: 150, max_rows: 512 };
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 16, ..ProptestConfig::default() })]
+
+    #[test]
+    #[ignore = "deep: schedules of prompts up to 2,000 tokens"]
+    fn long_invariant_rows_have_the_bits_they_have_alone(
+        settings in settings(LONG.max_rows, 16..400, 140), acts in acts(1..2000, 96),
+    ) {
+        rows_are_those_alone(&long(), LONG, settings, &acts)?;
+    }
+
+    #[test]
+    #[ignore = "deep: schedules of prompts up to 2,000 tokens"]
+    fn long_throughput_rows_are_those_of_the_logged_schedule(
+        settings in settings(LONG.max_rows, 16..400, 140), acts in acts(1..2000, 96),
+    ) {
+        rows_are_those_of_the_log(&long(), LONG, settings, &acts)?;
+    }
+}
+
+/// Where the class map says so, a `throughput` row's bits differ from those it has alone: the suites compare something.
+#[test]
+fn throughput_rows_differ_from_those_alone_where_kernels_do() {
+    let text: Vec<u32> = (0..40).map(|i| (7 * i) % 1024).collect();
+    let acts: Vec<Act> = (0..3).map(|i| Act::Arrive(Request::new([&text[..], &[i]].concat(), 6))).collect();
+    let (log, asked, outcomes) = live(&mut engine(Mode::Throughput, LIMITS), Settings::plain(48), &acts);
+    let mut lone = engine(Mode::Throughput, LIMITS);
+    let alone = live(&mut lone, Settings::plain(48), &[Act::Arrive(asked[0].clone())]).0;
+    let decoded = |log: &[Logged]| -> Vec<Row> {
+        let of = |s: &Logged| s.requests.iter().position(|r| *r == 0).map(|g| (g, s.rows.clone()));
+        let rows = log.iter().filter_map(of).flat_map(|(g, rows)| rows.into_iter().filter(move |r| r.group == g));
+        rows.filter(|r| r.position as usize > text.len()).collect()
+    };
+    let (together, apart) = (decoded(&log), decoded(&alone));
+    assert_eq!((together.len(), apart.len()), (5, 5));
+    assert!(outcomes.values().all(|o| o.finish == Finish::Length));
+    let differ = together.iter().zip(&apart).filter(|(a, b)| bits(a) != bits(b)).count();
+    assert!(differ > 0, "three rows a step are in another class than one");
 }
 
 /// The suites above would be empty without these.

@@ -4,6 +4,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::commit::EvidenceLevel;
 use crate::digest::Digest;
 use crate::inference::{ChainSpan, Record};
 use crate::key::{PrivateKey, PublicKey};
@@ -59,6 +60,16 @@ pub enum Level {
     S,
     /// All intermediate tensors.
     A,
+}
+
+impl From<EvidenceLevel> for Level {
+    /// The most that a record whose leaves have this level can promise.
+    fn from(level: EvidenceLevel) -> Self {
+        match level {
+            EvidenceLevel::S => Self::S,
+            EvidenceLevel::A => Self::A,
+        }
+    }
 }
 
 /// A place in a log.
@@ -139,13 +150,14 @@ impl Receipt {
         Ok(receipt)
     }
 
-    /// Checks every fact of the receipt against the record it names.
+    /// Checks every fact of the receipt against the record it names. The level may be lower than that of the record's leaves: a promise is kept
+    /// by more, never by less.
     ///
     /// # Errors
     /// [`Error::Receipt`] with the first fact that differs; [`Error::Canonical`].
     pub fn check(&self, record: &Record) -> Result<(), Error> {
         let expected = Self::of(record, self.request, self.level, self.issued_unix_us)?;
-        let facts: [(&'static str, bool); 10] = [
+        let facts: [(&'static str, bool); 11] = [
             ("log origin", self.log.origin == expected.log.origin),
             ("log index", self.log.index == expected.log.index),
             ("nonce", self.nonce == expected.nonce),
@@ -155,6 +167,7 @@ impl Receipt {
             ("stack", self.stack == expected.stack),
             ("decoding", self.decode == expected.decode),
             ("margin policy", self.margin == expected.margin),
+            ("level", self.level <= record.evidence.into()),
             ("chain", self.chain == expected.chain),
         ];
         match facts.iter().find(|(_, same)| !same) {

@@ -93,7 +93,7 @@ fn decode_parameters() {
     };
     assert!(what(seeded_greedy).starts_with("seed: greedy"));
     // No number at all, or none of the range, whatever the sampler.
-    let ranges: [(&str, Edit); 10] = [
+    let ranges: [(&str, Edit); 11] = [
         ("temperature", |d| d.temperature = F32Bits::new(f32::NAN)),
         ("temperature", |d| d.temperature = F32Bits::new(f32::NEG_INFINITY)),
         ("temperature", |d| d.temperature = F32Bits::new(-1.0)),
@@ -103,6 +103,7 @@ fn decode_parameters() {
         ("min_p", |d| d.min_p = F32Bits::new(f32::NAN)),
         ("repetition_penalty", |d| d.repetition_penalty = F32Bits::new(0.0)),
         ("logit_bias", |d| d.logit_bias = vec![(3, F32Bits::new(0.0)), (3, F32Bits::new(0.0))]),
+        ("logit_bias", |d| d.logit_bias = vec![(3, F32Bits::new(f32::NEG_INFINITY))]),
         ("stop_ids", |d| d.stop_ids = vec![9, 0]),
     ];
     for (name, edit) in ranges {
@@ -362,6 +363,14 @@ fn records_that_contradict_one_another_do_not_join() {
     assert!(refused(|r| r.requests[0].prompt[0] = 2).contains("another prompt"));
     assert!(refused(|r| r.requests[0].output[0] = 2).contains("other output"));
     assert!(refused(|r| r.requests[0].logprobs = Some(vec![F32Bits(0); 2])).contains("log-prob"));
+    let whole = |r: &Record| Some(vec![F32Bits(0); r.requests[0].prompt.len() - 1]);
+    let [mut first, mut second, _] = session();
+    second.requests[0].prompt_logprobs = whole(&second);
+    assert!(join(&[&first, &second]).unwrap_err().to_string().contains("log-prob"));
+    first.requests[0].prompt_logprobs = Some(Vec::new());
+    join(&[&first, &second]).unwrap();
+    (first.requests[0].prompt_logprobs, second.requests[0].prompt_logprobs) = (whole(&first), Some(Vec::new()));
+    assert!(join(&[&first, &second]).unwrap_err().to_string().contains("log-prob"));
     let [mut first, second, _] = session();
     first.requests[0].finish = Finish::Cancelled;
     assert!(join(&[&first, &second]).unwrap_err().to_string().contains("after its end"));
@@ -385,4 +394,22 @@ fn a_record_without_steps_ends_what_went_on() {
     assert_eq!(end.check(), Err(R::NoSteps));
     end.requests.clear();
     assert_eq!(end.check(), Err(R::NoSteps));
+}
+
+/// Log-probabilities of a prompt are whole once a token was chosen, and never more than there are tokens to tell of.
+#[test]
+fn log_probabilities_of_prompts_are_counted() {
+    let with = |values: usize| {
+        let mut first = honest();
+        first.requests[0].prompt_logprobs = Some(vec![F32Bits(0xbf80_0000); values]);
+        first.check()
+    };
+    let first = honest();
+    let (all, chosen) = (first.requests[0].prompt.len() - 1, first.requests[0].output.len());
+    assert!(chosen > 0 && all > 0);
+    assert_eq!(with(all), Ok(()));
+    for values in [all - 1, all + 1] {
+        let refused = with(values);
+        assert!(matches!(refused, Err(R::Output { request: 0, what }) if what.contains("prompt token")), "{refused:?}");
+    }
 }

@@ -222,6 +222,10 @@ fn receipts_are_refused_for_their_reason() {
             other => panic!("{other:?}"),
         }
     };
+    // More was promised than the leaves commit to; less is kept by more.
+    let boastful = Receipt { level: Level::A, ..receipt.clone() };
+    assert!(matches!(boastful.check(&record), Err(Error::Receipt(ReceiptRefusal::Differs("level")))));
+    Receipt { level: Level::T, ..receipt.clone() }.check(&record).unwrap();
     assert_eq!(differs(&|r| r.requests.clear()), ReceiptRefusal::NoSuchRequest);
     assert_eq!(differs(&|r| r.requests[0].nonce = None), ReceiptRefusal::Differs("nonce"));
     assert_eq!(differs(&|r| r.requests[0].prompt[1] = 6), ReceiptRefusal::Differs("prompt"));

@@ -112,3 +112,20 @@ fn unspecified_facts_are_listed() {
     let (_, written) = make_log(&dir.path().join("log"), ORIGIN, &key(), 1);
     assert_eq!(written[0].0.unspecified().unwrap(), ["/stack/engine/commit"]);
 }
+
+/// Sessions that leave no record do not give their ids to the next one.
+#[test]
+fn every_session_has_its_own_prefix() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("log");
+    Log::init(&path, ORIGIN, &key()).unwrap();
+    let begin = || Log::open(&path, key()).unwrap().0.begin_session().unwrap();
+    assert_eq!([begin(), begin(), begin()], ["0-", "0.1-", "0.2-"]);
+    let (mut log, _) = Log::open(&path, key()).unwrap();
+    append(&mut log);
+    assert_eq!([log.begin_session().unwrap(), log.begin_session().unwrap()], ["1-", "1.1-"]);
+    drop(log);
+    std::fs::write(path.join("session"), "x").unwrap();
+    let refused = Log::open(&path, key()).unwrap().0.begin_session().unwrap_err();
+    assert!(refused.to_string().contains("session"), "{refused}");
+}

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use engine::chat::{ChatTemplate, Message};
+use engine::fault::{Fault, Faults};
 use engine::scheduler::Settings;
 use engine::{Engine, Model};
 use hyper::server::conn::http1;
@@ -19,7 +20,7 @@ use tokio::sync::Semaphore;
 use crate::api::{Service, router};
 use crate::config::Config;
 use crate::keys::ApiKeys;
-use crate::worker::{Handle, Ledger, Stopped};
+use crate::worker::{Handle, Ledger, Stopped, Work};
 
 /// Makes the text of a prompt from a conversation, or says why not. Templates are foreign programs: whoever renders them bounds their time and
 /// memory.
@@ -33,6 +34,8 @@ pub struct Serving {
     pub settings: Settings,
     /// Where steps are put on record.
     pub ledger: Ledger,
+    /// What goes wrong on purpose, for tests of clients and audits; usually nothing. The log, every answer and `/health` say so.
+    pub faults: Vec<Fault>,
     /// Who may ask.
     pub keys: ApiKeys,
     /// Limits and times.
@@ -69,7 +72,7 @@ pub enum Error {
 /// # Errors
 /// [`Error`]. An engine or a log that fails ends the service: every waiting client is told before this returns.
 pub async fn serve(listener: TcpListener, serving: Serving, stop: impl Future<Output = ()>) -> Result<(), Error> {
-    let Serving { engine, settings, ledger, keys, config, render } = serving;
+    let Serving { engine, settings, ledger, faults, keys, config, render } = serving;
     let address = listener.local_addr()?;
     if keys.is_empty() && !config.anonymous && !address.ip().is_loopback() {
         return Err(Error::Open { address });
@@ -77,7 +80,13 @@ pub async fn serve(listener: TcpListener, serving: Serving, stop: impl Future<Ou
     let model: Arc<Model> = engine.model().clone();
     let added_special = model.tokenizer.added_special()?;
     let origin = ledger.origin().map(ToOwned::to_owned);
-    let (handle, ended) = Handle::start(engine, settings, ledger, config.limits.queue)?;
+    let faults = Faults::new(faults, &engine)?;
+    let words = faults.words();
+    if let Some(faults) = &words {
+        tracing::warn!(%faults, "FAULTS ON PURPOSE: what is served is wrong, and records say so");
+    }
+    let work = Work { engine, settings, ledger, faults };
+    let (handle, ended) = Handle::start(work, config.limits.queue)?;
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let drain = Duration::from_secs(config.drain_seconds);
     let service = Arc::new(Service {
@@ -85,6 +94,7 @@ pub async fn serve(listener: TcpListener, serving: Serving, stop: impl Future<Ou
         model,
         keys,
         origin,
+        faults: words,
         added_special,
         created: since.as_secs(),
         draining: AtomicBool::new(false),

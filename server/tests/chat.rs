@@ -31,7 +31,8 @@ fn a_conversation_is_answered_as_its_text_is() {
         (&value!("chat.completion"), true)
     );
     let records = bench.records(&bench.receipts(&body));
-    let record = &records[0];
+    // One of them may have been admitted a step before the other, and so have ended in a record of its own.
+    let record = &record::inference::join(&records.iter().collect::<Vec<_>>()).unwrap();
     let tokenizer = engine::model::embedded().unwrap().tokenizer;
     let prompt = tokenizer.encode_rendered("user: Who created\nassistant: the heaven\nassistant:").unwrap();
     for (index, request) in record.requests.iter().enumerate() {

@@ -116,10 +116,13 @@ fn what_does_not_end_in_time_is_withdrawn_and_logged() {
     let events = http::read(&mut running).events();
     let last = json(events.last().unwrap());
     assert_eq!(last["error"]["type"], "service_unavailable_error", "{last}");
-    // What was computed is on record, as going on: no step has stated its cancellation.
+    // What was computed is on record, as going on, and after it that the request was withdrawn: no step was left to state that.
     let records = bench.records(&[]);
-    assert_eq!(records.last().unwrap().requests[0].finish, Finish::Continues);
-    assert!(records.last().unwrap().requests[0].output.len() > 3);
+    let [.., steps, end] = records.as_slice() else { panic!("{} records", records.len()) };
+    assert_eq!((steps.requests[0].finish, end.requests[0].finish), (Finish::Continues, Finish::Cancelled));
+    assert!(end.steps.is_empty() && end.requests[0].output == steps.requests[0].output);
+    assert!(end.requests[0].output.len() > 3);
+    join(&records.iter().collect::<Vec<_>>()).unwrap().check_whole().unwrap();
 }
 
 #[test]
@@ -202,7 +205,8 @@ fn open_doors_need_a_word() {
         let ledger = server::worker::Ledger::Nowhere;
         let render: server::Render = std::sync::Arc::new(|_, _| Err("not here".into()));
         let (keys, config) = (ApiKeys::default(), Config::default());
-        let serving = Serving { engine, settings: Settings::plain(16), ledger, keys, config, render };
+        let faults = Vec::new();
+        let serving = Serving { engine, settings: Settings::plain(16), ledger, faults, keys, config, render };
         server::serve(listener, serving, std::future::pending()).await
     });
     assert!(matches!(refused, Err(server::Error::Open { .. })));

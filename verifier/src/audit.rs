@@ -8,6 +8,7 @@ use crate::checks;
 use crate::claims;
 use crate::compare::{self, Opened};
 use crate::error::Error;
+use crate::logprobs::Prompts;
 use crate::plan::{Mode, Plan};
 use crate::replay::{Machine, ReplayError, Replayer};
 use crate::result::{
@@ -258,7 +259,8 @@ fn replayed(
         Err(e) => result.tried.push(failed_search("what made the tokens", &e)),
     }
     claims.push(claims::tokens(&check));
-    if let Some((claim, left)) = logprobs::check(record, context.replayer, &sampled) {
+    let prompts = Prompts { plan, walk: explaining, opened: context.opened };
+    if let Some((claim, left)) = logprobs::check(record, context.replayer, &sampled, &prompts) {
         claims.push(claim);
         result.unverified.extend(left);
     }

@@ -90,6 +90,9 @@ fn goes_on_nowhere(record: &Record) -> Option<String> {
 
 /// A request whose beginning is in no record at hand cannot be replayed.
 fn starts_elsewhere(record: &Record) -> Option<String> {
+    if let (true, Some(request)) = (record.steps.is_empty(), record.requests.first()) {
+        return Some(format!("the steps of {} are in no record at hand", named(&request.id)));
+    }
     let mut known: BTreeSet<u32> = BTreeSet::new();
     let ids: BTreeSet<&str> = record.requests.iter().map(|r| r.id.as_str()).collect();
     for step in &record.steps {

@@ -19,6 +19,7 @@ use engine::model::Model;
 use engine::parallel::{Division, RANKS};
 use engine::policy::{self, Dispatch, Mode};
 use engine::runtime::{Engine, Limits, pages_for};
+use engine::sampler::{Adjust, Past, Sampling};
 use engine::step::{Group, Logits, Observe, StepOutput, StepPlan};
 use engine::weights::{Padded, Scheme, TensorPlace, places};
 use record::Record;
@@ -130,8 +131,13 @@ fn failed(e: engine::Error) -> ReplayError {
     ReplayError::Failed { reason: e.to_string() }
 }
 
-fn sampling(decode: &Decode) -> Result<engine::sampler::Sampling, ReplayError> {
-    engine::journal::sampling(decode).map_err(|e| ReplayError::Unknown { what: e.to_string() })
+fn sampling(decode: &Decode) -> Result<(Sampling, Adjust), ReplayError> {
+    engine::journal::sampling(decode).map_err(|e| ReplayError::Unknown {
+        what: match e {
+            engine::Error::UnknownDecode { parameter, value } => format!("decoding parameter `{parameter}` = {value}"),
+            other => format!("decoding with these parameters ({other})"),
+        },
+    })
 }
 
 /// The sampler counts the position that the chosen token will take.
@@ -257,12 +263,21 @@ impl Replayer for EngineReplayer {
         self.model.config.max_positions
     }
 
-    fn choose(&self, decode: &Decode, logits: &[u32], position: u32) -> Result<u32, ReplayError> {
-        Ok(sampling(decode)?.choose(logits, next(position)).map_err(failed)?.token)
+    fn choose(&self, decode: &Decode, past: Past<'_>, logits: &[u32], position: u32) -> Result<u32, ReplayError> {
+        let (sampling, adjust) = sampling(decode)?;
+        Ok(sampling.choose_adjusted(&adjust, logits, past, next(position)).map_err(failed)?.token)
     }
 
-    fn rank(&self, decode: &Decode, logits: &[u32], position: u32, token: u32) -> Result<Option<u32>, ReplayError> {
-        sampling(decode)?.rank(logits, next(position), token).map_err(failed)
+    fn rank(
+        &self,
+        decode: &Decode,
+        past: Past<'_>,
+        logits: &[u32],
+        position: u32,
+        token: u32,
+    ) -> Result<Option<u32>, ReplayError> {
+        let (sampling, adjust) = sampling(decode)?;
+        sampling.rank(&adjust, logits, past, next(position), token).map_err(failed)
     }
 
     fn logprob(&self, logits: &[u32], position: u32, token: u32) -> Result<u32, ReplayError> {
@@ -430,6 +445,6 @@ fn dispatch(splits: &Splits) -> Result<Dispatch, ReplayError> {
     if named(&d) != *splits {
         return Err(ReplayError::Unknown { what: format!("a split in {}", splits.words().join(" ")) });
     }
-    d.check().map_err(|e| ReplayError::Unknown { what: e.to_string() })?;
+    d.check().map_err(|e| ReplayError::Unknown { what: format!("a choice of kernels ({e})") })?;
     Ok(d)
 }

@@ -20,7 +20,7 @@ pub fn record(r: &RecordResult) -> String {
         },
         v => {
             let reason = first(v).map_or_else(|| v.meaning().to_owned(), named);
-            let difference = first(Verdict::Mismatch).map(|c| format!("; not matched all the same: {}", named(c)));
+            let difference = first(Verdict::Mismatch).map(|c| format!("; beside that, a mismatch: {}", named(c)));
             reason + &difference.unwrap_or_default()
         }
     }

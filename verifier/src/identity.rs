@@ -243,7 +243,7 @@ fn launches(record: &Record, engine: &Engine) -> IdentityField {
         let eager = step.schedule.execution == record::inference::Execution::Eager;
         let graph = (!eager).then(|| "a captured graph".to_owned());
         let own = journal::dispatch(&launches, &record.stack.kernels, &step.schedule).err().map(|e| e.to_string());
-        graph.or(own).map(|why| format!("step {index}: {why}"))
+        graph.or(own).map(|why| format!("an engine that cannot run step {index}: {why}"))
     });
     IdentityField {
         field: "launches".to_owned(),

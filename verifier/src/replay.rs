@@ -4,6 +4,7 @@
 //! a machine of a few lines whose answers are known.
 
 use crate::ops::{Op, Point};
+pub use engine::sampler::Past;
 use record::inference::Decode;
 use record::{DType, EvidenceLevel, RowComponents, TensorView};
 use std::collections::BTreeMap;
@@ -375,17 +376,24 @@ pub trait Replayer {
         splits.clone()
     }
 
-    /// The one token that a sampler admits, from logits (f32 bits) of the row at `position`.
+    /// The one token that a sampler admits after `past`, from logits (f32 bits) of the row at `position`.
     ///
     /// # Errors
     /// [`ReplayError::Unknown`] for a sampler or a parameter that is not known.
-    fn choose(&self, decode: &Decode, logits: &[u32], position: u32) -> Result<u32, ReplayError>;
+    fn choose(&self, decode: &Decode, past: Past<'_>, logits: &[u32], position: u32) -> Result<u32, ReplayError>;
 
     /// Where `token` ranks under the sampler, 1 for the admissible one; none when the sampler cannot draw it.
     ///
     /// # Errors
     /// As [`Replayer::choose`].
-    fn rank(&self, decode: &Decode, logits: &[u32], position: u32, token: u32) -> Result<Option<u32>, ReplayError>;
+    fn rank(
+        &self,
+        decode: &Decode,
+        past: Past<'_>,
+        logits: &[u32],
+        position: u32,
+        token: u32,
+    ) -> Result<Option<u32>, ReplayError>;
 
     /// The log-probability of `token`, as the f32 bits that the record's engine logs, from logits (f32 bits) of the row at `position`.
     ///

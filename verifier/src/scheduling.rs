@@ -114,6 +114,7 @@ impl Session {
                         max_new_tokens: r.decode.max_new_tokens,
                         priority: *priority,
                         client: *client,
+                        prompt_logits: r.prompt_logprobs.is_some(),
                     });
                     if self.keys.insert(r.id.clone(), key).is_some() {
                         return Err(format!("request {} arrives twice", r.id));
@@ -134,16 +135,21 @@ impl Session {
             let (a, b) = (logged.get(at), decision.events.get(at));
             return Err(format!("the log says {}, the rule {}", self.words(a), self.words(b)));
         }
-        let rows = |t: &Turn| (t.request, t.start, t.tokens.len() as u32, t.kind == Kind::Decode);
+        let rows = |t: &Turn| {
+            let count = t.tokens.len() as u32;
+            (t.request, t.start, count, t.kind == Kind::Decode, t.logits.count(count))
+        };
         let made: Vec<_> = decision.turns.iter().map(rows).collect();
         let mut stated = Vec::new();
         for r in &step.schedule.rows {
             let key = self.key(&request(r.request)?.id)?;
-            stated.push((key, r.start, r.count, r.kind == rec::RowKind::Decode));
+            stated.push((key, r.start, r.count, r.kind == rec::RowKind::Decode, r.logits));
         }
         if let Some(at) = differs(&stated, &made) {
-            let side = |rows: &[(RequestKey, u32, u32, bool)]| match rows.get(at) {
-                Some((key, start, count, _)) => format!("positions {start}..{} of {}", start + count, self.name(*key)),
+            let side = |rows: &[(RequestKey, u32, u32, bool, u32)]| match rows.get(at) {
+                Some((key, start, count, _, logits)) => {
+                    format!("positions {start}..{} of {} with {logits} rows of logits", start + count, self.name(*key))
+                }
                 None => "nothing more".to_owned(),
             };
             return Err(format!("where the log has {}, the rule has {}", side(&stated), side(&made)));

@@ -3,14 +3,15 @@
 use crate::error::Error;
 use crate::explain;
 use crate::plan::Plan;
-use crate::replay::{Elements, ReplayError, Replayer};
+use crate::replay::{Elements, Past, ReplayError, Replayer};
 use crate::result::{Cause, Outcome, TokenFinding, Trial};
 use crate::{
     compare::Opened,
     ops::{Op, Point},
     walk::Walk,
 };
-use record::{Record, U64Text, inference::Decode};
+use record::inference::{Decode, Request};
+use record::{Record, U64Text};
 
 /// A sampled token with the logits it was chosen from.
 #[derive(Clone, Debug)]
@@ -70,7 +71,7 @@ pub fn check(record: &Record, replayer: &dyn Replayer, sampled: &[Sampled]) -> T
             found.unchecked += 1;
             continue;
         };
-        let admissible = match replayer.choose(&request.decode, logits, s.position) {
+        let admissible = match replayer.choose(&request.decode, past(request, s.position), logits, s.position) {
             Ok(token) => token,
             Err(ReplayError::Unknown { what }) => {
                 found.unknown.get_or_insert(what);
@@ -92,7 +93,9 @@ pub fn check(record: &Record, replayer: &dyn Replayer, sampled: &[Sampled]) -> T
                 logged: s.token,
                 admissible,
                 // The sampler has just read these logits; a token that it cannot rank is one that it cannot draw.
-                rank: replayer.rank(&request.decode, logits, s.position, s.token).unwrap_or_default(),
+                rank: replayer
+                    .rank(&request.decode, past(request, s.position), logits, s.position, s.token)
+                    .unwrap_or_default(),
             };
             found.wrong.push((s.pass, s.row, finding));
         }
@@ -107,7 +110,46 @@ pub fn check(record: &Record, replayer: &dyn Replayer, sampled: &[Sampled]) -> T
     found
 }
 
-/// Looks for what made the wrong tokens: another seed, greedy choice, or else a swap.
+/// What a request had when the row at `position` chose.
+fn past(request: &Request, position: u32) -> Past<'_> {
+    let chosen = (position as usize + 1).saturating_sub(request.prompt.len()).min(request.output.len());
+    Past { prompt: &request.prompt, output: &request.output[..chosen] }
+}
+
+/// Other ways to choose than the declared one, of which one may have been taken: each with what it is called.
+fn other_ways(decode: &Decode) -> Vec<(String, Decode)> {
+    let plain = Decode::greedy(decode.max_new_tokens, decode.stop_ids.clone());
+    let unadjusted = |way: Decode| Decode {
+        logit_bias: Vec::new(),
+        repetition_penalty: plain.repetition_penalty,
+        presence_penalty: plain.presence_penalty,
+        frequency_penalty: plain.frequency_penalty,
+        ..way
+    };
+    let adjusts = unadjusted(decode.clone()) != *decode;
+    let mut ways = Vec::new();
+    if decode.seed.is_some() {
+        let greedy = Decode {
+            logit_bias: decode.logit_bias.clone(),
+            repetition_penalty: decode.repetition_penalty,
+            presence_penalty: decode.presence_penalty,
+            frequency_penalty: decode.frequency_penalty,
+            ..plain.clone()
+        };
+        ways.push((plain.sampler.clone(), greedy));
+        let unfiltered = Decode { top_k: plain.top_k, top_p: plain.top_p, min_p: plain.min_p, ..decode.clone() };
+        if unfiltered != *decode {
+            ways.push((format!("{} without its filters", decode.sampler), unfiltered));
+        }
+    }
+    if adjusts {
+        let name = format!("{} without bias and penalties", decode.sampler);
+        ways.push((name, unadjusted(decode.clone())));
+    }
+    ways
+}
+
+/// Looks for what made the wrong tokens: another seed, greedy choice, filters or penalties left out, or else a swap.
 ///
 /// # Errors
 /// [`Error`] when the replayer fails.
@@ -126,9 +168,27 @@ pub fn causes(
         if wrong.is_empty() {
             continue;
         }
-        let search = Search { replayer, request: index, sampled, wrong: &wrong };
+        let search = Search { replayer, request: index, asked: request, sampled, wrong: &wrong };
         let differing = wrong.len() as u32;
         let total = sampled.iter().filter(|s| s.request == index && s.logits.is_some()).count() as u32;
+        let mut other = false;
+        for (name, way) in other_ways(&request.decode) {
+            let explains = search.explains(&way)?;
+            let what = if way.seed.is_none() && request.decode.seed.is_some() { "greedy choice" } else { &name };
+            trials.push(Trial {
+                hypothesis: format!("{what} for {}", explain::request(&request.id)),
+                outcome: if explains { Outcome::Explains } else { Outcome::Contradicted },
+                detail: String::new(),
+            });
+            if explains && !other {
+                other = true;
+                let logged = match request.decode.seed {
+                    Some(U64Text(seed)) => format!("{} with seed {seed}", request.decode.sampler),
+                    None => request.decode.sampler.clone(),
+                };
+                causes.push(Cause::OtherSampler { request: request.id.clone(), logged, found: name, differing });
+            }
+        }
         if let Some(U64Text(logged)) = request.decode.seed {
             let candidates = seed_candidates(logged, seeds);
             let range =
@@ -144,25 +204,9 @@ pub fn causes(
                 outcome: if found.is_empty() { Outcome::Contradicted } else { Outcome::Explains },
                 detail: format!("{} seeds tried: {range}", candidates.len()),
             });
-            let greedy = Decode::greedy(request.decode.max_new_tokens, request.decode.stop_ids.clone());
-            let is_greedy = search.explains(&greedy)?;
-            trials.push(Trial {
-                hypothesis: format!("greedy choice for {}", explain::request(&request.id)),
-                outcome: if is_greedy { Outcome::Explains } else { Outcome::Contradicted },
-                detail: String::new(),
-            });
-            if is_greedy {
-                let logged = format!("{} with seed {logged}", request.decode.sampler);
-                causes.push(Cause::OtherSampler {
-                    request: request.id.clone(),
-                    logged,
-                    found: greedy.sampler,
-                    differing,
-                });
-            }
             // Few wrong tokens among many right ones are swaps; a wrong seed changes many.
             let mostly_wrong = differing * 3 > total && differing > 1;
-            if !found.is_empty() || (mostly_wrong && !is_greedy) {
+            if !found.is_empty() || (mostly_wrong && !other) {
                 causes.push(Cause::OtherSeed {
                     request: request.id.clone(),
                     logged: logged.to_string(),
@@ -174,9 +218,9 @@ pub fn causes(
                 });
                 continue;
             }
-            if is_greedy {
-                continue;
-            }
+        }
+        if other {
+            continue;
         }
         swapped.extend(wrong.into_iter().cloned());
     }
@@ -190,6 +234,7 @@ pub fn causes(
 struct Search<'a> {
     replayer: &'a dyn Replayer,
     request: usize,
+    asked: &'a Request,
     sampled: &'a [Sampled],
     wrong: &'a [&'a TokenFinding],
 }
@@ -201,7 +246,7 @@ impl Search<'_> {
         let is_wrong = |s: &Sampled| self.wrong.iter().any(|w| w.position == s.position);
         for s in ours().filter(|s| is_wrong(s)).chain(ours().filter(|s| !is_wrong(s))) {
             let Some(logits) = &s.logits else { continue };
-            match self.replayer.choose(decode, logits, s.position) {
+            match self.replayer.choose(decode, past(self.asked, s.position), logits, s.position) {
                 Ok(token) if token == s.token => {}
                 Ok(_) | Err(ReplayError::Unknown { .. }) => return Ok(false),
                 Err(e) => return Err(e.into()),

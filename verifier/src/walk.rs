@@ -9,6 +9,7 @@ use crate::error::Error;
 use crate::plan::{Item, Plan};
 use crate::replay::{Machine, ReplayError, Replayer, Row, Run, Splits};
 use record::Record;
+use record::inference::RowRef;
 use std::collections::BTreeMap;
 
 /// Something that may have been different in a pass, without another machine.
@@ -40,6 +41,8 @@ pub struct Finding {
     pub from_logged_state: bool,
     /// Logits of rows that chose a token, from a replay that gives the logged bits: item row and bits.
     pub logits: Vec<(usize, Vec<u32>)>,
+    /// Log-probabilities of the prompt tokens that follow rows, where the record states them, from the same replay: item row and bits.
+    pub prompt: Vec<(usize, Result<u32, ReplayError>)>,
 }
 
 /// A walk over a plan.
@@ -148,7 +151,7 @@ impl Context<'_> {
         if finding.differing.is_empty() {
             finding.explained = true;
             finding.explained_by = of_claim;
-            finding.logits = chosen_logits(self.record, item, &rows);
+            self.keep_logits(&mut finding, item, &rows);
             return Ok(finding);
         }
         if !searching {
@@ -166,7 +169,7 @@ impl Context<'_> {
                 let rows = self.replay(run, item, splits, taps)?;
                 if self.differing(item, &rows, false)?.is_empty() {
                     finding.explained_by.extend(suppositions.iter().cloned());
-                    finding.logits = chosen_logits(self.record, item, &rows);
+                    self.keep_logits(&mut finding, item, &rows);
                     matching = Some(splits);
                 }
             }
@@ -193,6 +196,17 @@ impl Context<'_> {
             return Err(ReplayError::Failed { reason }.into());
         }
         Ok(rows)
+    }
+
+    /// Keeps what outputs are checked against: the logits of rows that chose a token, and what those of prompt rows come to.
+    fn keep_logits(&self, finding: &mut Finding, item: &Item, rows: &[Row]) {
+        finding.logits = chosen_logits(self.record, item, rows);
+        finding.prompt = Vec::new();
+        for (i, ((_, at), row)) in item.rows.iter().zip(rows).enumerate() {
+            if let (Some(token), Some(logits)) = (prompt_token(self.record, at), row.logits()) {
+                finding.prompt.push((i, self.replayer.logprob(logits, at.position, token)));
+            }
+        }
     }
 
     /// Rows that differ; only the first if not `all`.
@@ -240,6 +254,13 @@ fn could_explain(splits: &Splits, declared: &Splits, differing: &[(usize, Differ
 fn chosen_logits(record: &Record, item: &Item, rows: &[Row]) -> Vec<(usize, Vec<u32>)> {
     let chose = |i: usize| item.rows.get(i).and_then(|(_, at)| record.row_id(at)).is_some_and(|id| id.chosen.is_some());
     rows.iter().enumerate().filter(|(i, _)| chose(*i)).filter_map(|(i, r)| Some((i, r.logits()?.to_vec()))).collect()
+}
+
+/// The prompt token whose log-probability the record states from this row.
+pub fn prompt_token(record: &Record, at: &RowRef) -> Option<u32> {
+    let request = record.requests.get(at.request as usize)?;
+    let stated = request.prompt_logprobs.as_ref()?.get(at.position as usize).is_some();
+    (stated && at.logits).then(|| request.prompt.get(at.position as usize + 1).copied()).flatten()
 }
 
 /// The suppositions within limits: 1 to `extra_rows` extra rows, and 1 to `splits` splits of each operation.

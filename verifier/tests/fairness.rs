@@ -2,14 +2,16 @@
 
 mod toy;
 
-use record::inference::{Finish, Record};
+use record::inference::{Decode, Finish, Record};
 use record::{F32Bits, Fact, U64Text, commit};
 use toy::machine::Toy;
 use toy::{Operator, Served};
 use verifier::Verdict;
 use verifier::audit::{Input, Options, audit};
 use verifier::compare::Opened;
-use verifier::replay::{Machine, ReplayError, Replayer, Row, Run, Shape, Splits, WeightBit, WeightChange, WeightRow};
+use verifier::replay::{
+    Machine, Past, ReplayError, Replayer, Row, Run, Shape, Splits, WeightBit, WeightChange, WeightRow,
+};
 use verifier::result::{Cause, ClaimKind, ClaimResult, IdentityField, Outcome, RecordResult, SetAside};
 use verifier::scheduling::Follower;
 
@@ -299,11 +301,11 @@ impl Replayer for Failing {
     fn positions(&self) -> u32 {
         self.toy.positions()
     }
-    fn choose(&self, d: &record::inference::Decode, logits: &[u32], position: u32) -> Result<u32, ReplayError> {
-        self.toy.choose(d, logits, position)
+    fn choose(&self, d: &Decode, past: Past<'_>, logits: &[u32], position: u32) -> Result<u32, ReplayError> {
+        self.toy.choose(d, past, logits, position)
     }
-    fn rank(&self, d: &record::inference::Decode, l: &[u32], p: u32, token: u32) -> Result<Option<u32>, ReplayError> {
-        self.toy.rank(d, l, p, token)
+    fn rank(&self, d: &Decode, past: Past<'_>, l: &[u32], p: u32, token: u32) -> Result<Option<u32>, ReplayError> {
+        self.toy.rank(d, past, l, p, token)
     }
     fn logprob(&self, logits: &[u32], position: u32, token: u32) -> Result<u32, ReplayError> {
         self.toy.logprob(logits, position, token)

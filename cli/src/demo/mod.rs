@@ -185,7 +185,7 @@ fn requests(model: &Model, log: &Log) -> anyhow::Result<Vec<Declared>> {
             None => Sampling::Greedy,
             Some(temperature) => {
                 let seed = operate::derived_seed(&asked, log)?;
-                Sampling::Seeded(Seeded { temperature, top_k: None, top_p: None, seed })
+                Sampling::Seeded(Seeded::plain(temperature, seed))
             }
         };
         let prompt = model.tokenizer.encode(text)?;
@@ -257,7 +257,7 @@ fn serve(
     let started = now_unix_us();
     let options = BatchOptions { chunk: None, observe: Evidence::A.observe() };
     let outcomes = generate(&mut engine, &served, &options, &mut conduct)?;
-    operate::commit(&mut log, conduct.journal, &identity, &declared, &outcomes, started)?;
+    operate::commit(&mut log, conduct.journal, &identity, &declared, &outcomes, &[], started)?;
     drop(log);
     if who.deed == Deed::LogByte {
         edit(&Directory::new(dir).entries_path())?;

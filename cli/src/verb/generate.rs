@@ -9,16 +9,16 @@ use engine::chat::Message;
 use engine::config::Recommended;
 use engine::journal::{Asked, Identity};
 use engine::runtime::{Limits, pages_for};
-use engine::sampler::{Sampling, Seeded};
+use engine::sampler::{Adjust, Sampling, Seeded};
 use engine::scheduler::Settings;
 use engine::step::Observe;
 use engine::{Engine, Mode, Model};
-use record::{Log, PrivateKey};
+use record::{F32Bits, Log, PrivateKey};
 use serde::Serialize;
 
 use crate::argument;
 use crate::chat;
-use crate::operate::{self, Declared, Evidence};
+use crate::operate::{self, Declared, Evidence, Scored, Values};
 use crate::output::{self, Format, Outcome, progress};
 use crate::source::{self, Emulation, now_unix_us};
 
@@ -79,7 +79,7 @@ pub struct Args {
     temperature: Option<f32>,
 
     /// Sample as the model's generation_config.json recommends
-    #[arg(long, conflicts_with_all = ["temperature", "top_k", "top_p"])]
+    #[arg(long, conflicts_with_all = ["temperature", "top_k", "top_p", "min_p", "repetition_penalty"])]
     recommended: bool,
 
     /// Keep this many largest logits when sampling
@@ -89,6 +89,34 @@ pub struct Args {
     /// Keep the most likely tokens up to this probability when sampling
     #[arg(long, value_name = "P", requires = "temperature", value_parser = argument::top_p)]
     top_p: Option<f32>,
+
+    /// Keep tokens of at least this part of the largest probability when sampling
+    #[arg(long, value_name = "P", requires = "temperature", value_parser = argument::min_p)]
+    min_p: Option<f32>,
+
+    /// Divide positive logits of tokens that are in prompt or output by this, and multiply others
+    #[arg(long, value_name = "R", value_parser = argument::repetition_penalty)]
+    repetition_penalty: Option<f32>,
+
+    /// Take this off the logit of a token that is in the output
+    #[arg(long, value_name = "X", allow_negative_numbers = true, value_parser = argument::penalty)]
+    presence_penalty: Option<f32>,
+
+    /// Take this off a logit for each time that its token is in the output
+    #[arg(long, value_name = "X", allow_negative_numbers = true, value_parser = argument::penalty)]
+    frequency_penalty: Option<f32>,
+
+    /// Add a number to the logit of a token id; may be given several times
+    #[arg(long, value_name = "ID=X", value_parser = argument::logit_bias)]
+    logit_bias: Vec<(u32, f32)>,
+
+    /// Tell and record the log-probability of every token chosen
+    #[arg(long)]
+    logprobs: bool,
+
+    /// Tell and record the log-probability of every prompt token but the first
+    #[arg(long)]
+    prompt_logprobs: bool,
 
     /// Seed of every request [default: derived from nonce, key and request id, which needs --log]
     #[arg(long)]
@@ -138,6 +166,11 @@ struct Response {
     output_ids: Vec<u32>,
     text: String,
     finish: &'static str,
+    /// f32 bits, where they were asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    logprobs: Option<Vec<F32Bits>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    prompt_logprobs: Option<Vec<F32Bits>>,
     record: Option<Place>,
 }
 
@@ -153,10 +186,13 @@ pub fn run(args: Args) -> anyhow::Result<Outcome> {
     let size = args.batch as usize;
     let model = Arc::new(source::model(args.model.as_deref())?);
     // Whatever can be refused is refused before the log is touched.
-    let sampling = sampling(&args, &model)?;
+    let (sampling, adjust) = (sampling(&args, &model)?, adjust(&args, &model)?);
     let requests = prompts
         .iter()
-        .map(|p| request(&args, &model, sampling, &p.text).with_context(|| p.from.clone()))
+        .map(|p| {
+            let asked = request(&args, &model, sampling, &p.text).with_context(|| p.from.clone())?;
+            Ok(Request { adjust: adjust.clone(), ..asked })
+        })
         .collect::<anyhow::Result<Vec<_>>>()?;
     let mut engine = engine(&args, &model, &requests)?;
     let settings = Settings { chunk: args.chunk, ..Settings::plain(engine.limits().max_rows) };
@@ -179,29 +215,34 @@ pub fn run(args: Args) -> anyhow::Result<Outcome> {
     let bar = progress(requests.len() as u64, "requests");
     for (number, batch) in requests.chunks(size).enumerate() {
         let texts = &prompts[number * size..];
-        let (ids, outcomes, place) = match &mut log {
+        let (ids, outcomes, scored, place) = match &mut log {
             None => {
-                let options = BatchOptions { chunk: args.chunk, observe: Observe::TOKENS };
-                let outcomes = generate(&mut engine, batch, &options, &mut NoLog)?;
-                ((0..batch.len()).map(|i| format!("{number}-{i}")).collect::<Vec<_>>(), outcomes, None)
+                let observe = Observe { logits: args.logprobs, ..Observe::TOKENS };
+                let options = BatchOptions { chunk: args.chunk, observe };
+                let mut scored = Scored::new(NoLog, args.logprobs, batch);
+                let outcomes = generate(&mut engine, batch, &options, &mut scored)?;
+                ((0..batch.len()).map(|i| format!("{number}-{i}")).collect::<Vec<_>>(), outcomes, scored.values, None)
             }
             Some(log) => {
-                let declared = declare(&args, log, &nonce, batch)?;
+                let prefix = log.begin_session()?;
+                let declared = declare(&args, log, &prefix, &nonce, batch)?;
                 let served: Vec<Request> = declared.iter().map(|(_, r)| r.clone()).collect();
                 let started = now_unix_us();
-                let prefix = format!("{}-", log.next().link.sequence);
-                let mut journal = operate::journal(&engine, log, &prefix, args.evidence);
+                let journal = operate::journal(&engine, log, &prefix, args.evidence);
                 let options = BatchOptions { chunk: args.chunk, observe: args.evidence.observe() };
                 let before = || format!("batch {number} (those before it are in the log)");
-                let outcomes = generate(&mut engine, &served, &options, &mut journal).with_context(before)?;
-                let committed = operate::commit(log, journal, &identity, &declared, &outcomes, started);
+                let mut scored = Scored::new(journal, args.logprobs, batch);
+                let outcomes = generate(&mut engine, &served, &options, &mut scored).with_context(before)?;
+                let Scored { operator: journal, values, .. } = scored;
+                let committed = operate::commit(log, journal, &identity, &declared, &outcomes, &values, started);
                 let (ack, _) = committed.with_context(before)?;
                 let place = Place { index: ack.index, digest: ack.record.to_string() };
-                (declared.iter().map(|(a, _)| a.id.clone()).collect(), outcomes, Some(place))
+                (declared.iter().map(|(a, _)| a.id.clone()).collect(), outcomes, values, Some(place))
             }
         };
-        for (((id, request), outcome), prompt) in ids.into_iter().zip(batch).zip(&outcomes).zip(texts) {
-            report.responses.push(response(&model, id, &prompt.text, request, outcome, place.clone())?);
+        let all = ids.into_iter().zip(batch).zip(&outcomes).zip(scored).zip(texts);
+        for ((((id, request), outcome), scored), prompt) in all {
+            report.responses.push(response(&model, id, &prompt.text, request, outcome, scored, place.clone())?);
         }
         bar.inc(batch.len() as u64);
         if !args.format.json {
@@ -262,7 +303,12 @@ fn request(args: &Args, model: &Model, sampling: Sampling, text: &str) -> anyhow
     if positions > u64::from(most) {
         bail!("a prompt of {} tokens may reach {positions} positions; the model has {most}", prompt.len());
     }
-    Ok(Request { sampling, stop: model.config.eos.clone(), ..Request::new(prompt, args.max_new_tokens) })
+    Ok(Request {
+        sampling,
+        prompt_logprobs: args.prompt_logprobs,
+        stop: model.config.eos.clone(),
+        ..Request::new(prompt, args.max_new_tokens)
+    })
 }
 
 /// Token ids of a prompt.
@@ -278,8 +324,12 @@ fn ids(args: &Args, model: &Model, text: &str) -> anyhow::Result<Vec<u32>> {
 
 /// How tokens are chosen. The seed of a logged request is derived later, from its nonce.
 fn sampling(args: &Args, model: &Model) -> anyhow::Result<Sampling> {
-    let asked =
-        |temperature| Seeded { temperature, top_k: args.top_k, top_p: args.top_p, seed: args.seed.unwrap_or(0) };
+    let asked = |temperature| Seeded {
+        top_k: args.top_k,
+        top_p: args.top_p,
+        min_p: args.min_p,
+        ..Seeded::plain(temperature, args.seed.unwrap_or(0))
+    };
     let seeded = match (args.recommended, args.temperature) {
         (true, _) => recommended(args, model)?,
         (false, temperature) => temperature.map(asked),
@@ -312,9 +362,29 @@ fn recommended(args: &Args, model: &Model) -> anyhow::Result<Option<Seeded>> {
         temperature: r.temperature.unwrap_or(1.0),
         top_k: r.top_k,
         top_p: r.top_p,
+        min_p: r.min_p,
         seed: args.seed.unwrap_or(0),
     };
     Ok(r.sample.then_some(seeded))
+}
+
+/// Bias and penalties.
+fn adjust(args: &Args, model: &Model) -> anyhow::Result<Adjust> {
+    let off = Adjust::default();
+    let recommended = model.config.recommended.repetition_penalty.filter(|_| args.recommended);
+    let mut bias = args.logit_bias.clone();
+    bias.sort_by_key(|(id, _)| *id);
+    if let Some((id, _)) = bias.iter().find(|(id, _)| *id >= model.config.vocab_size) {
+        bail!("--logit-bias: token {id} is beyond the vocabulary of {}", model.config.vocab_size);
+    }
+    let adjust = Adjust {
+        bias,
+        repetition: args.repetition_penalty.or(recommended).unwrap_or(off.repetition),
+        frequency: args.frequency_penalty.unwrap_or(off.frequency),
+        presence: args.presence_penalty.unwrap_or(off.presence),
+    };
+    adjust.check()?;
+    Ok(adjust)
 }
 
 fn engine(args: &Args, model: &Arc<Model>, requests: &[Request]) -> anyhow::Result<Engine> {
@@ -325,10 +395,9 @@ fn engine(args: &Args, model: &Arc<Model>, requests: &[Request]) -> anyhow::Resu
     Ok(Engine::parallel(model.clone(), device, args.mode, limits, args.tensor_parallel)?)
 }
 
-fn declare(args: &Args, log: &Log, nonce: &str, batch: &[Request]) -> anyhow::Result<Vec<Declared>> {
-    let sequence = log.next().link.sequence;
+fn declare(args: &Args, log: &Log, prefix: &str, nonce: &str, batch: &[Request]) -> anyhow::Result<Vec<Declared>> {
     let declare = |(i, request): (usize, &Request)| {
-        let mut asked = Asked::derived(format!("{sequence}-{i}"), nonce);
+        let mut asked = Asked::derived(format!("{prefix}{i}"), nonce);
         let mut request = request.clone();
         if let Sampling::Seeded(s) = &mut request.sampling {
             match args.seed {
@@ -347,6 +416,7 @@ fn response(
     prompt: &str,
     request: &Request,
     outcome: &Served,
+    scored: Values,
     record: Option<Place>,
 ) -> anyhow::Result<Response> {
     Ok(Response {
@@ -360,6 +430,8 @@ fn response(
             engine::batch::Finish::Length => "length",
             engine::batch::Finish::Cancelled => "cancelled",
         },
+        logprobs: scored.output,
+        prompt_logprobs: scored.prompt,
         record,
     })
 }

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context as _, bail};
+use engine::fault::Fault;
 use engine::runtime::Limits;
 use engine::scheduler::Settings;
 use engine::{Engine, Mode};
@@ -94,6 +95,11 @@ pub struct Args {
     #[arg(long, value_name = "SECONDS", value_parser = argument::count(0, 86_400))]
     drain_seconds: Option<u32>,
 
+    /// Go wrong on purpose, to test what watches a service; mode throughput only. The log, every answer and /health say so: logit, column, swap, rows=N
+    /// or delay=MILLISECONDS, each with @EVERY for some steps only; may be given several times
+    #[arg(long, value_name = "FAULT")]
+    fault: Vec<Fault>,
+
     /// Log lines on standard error as JSON; what is logged follows LASTBIT_LOG, for example `debug` [default: info]
     #[arg(long)]
     json_log: bool,
@@ -143,6 +149,8 @@ struct Begun<'a> {
     address: SocketAddr,
     model: &'a str,
     log: Option<&'a str>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    faults: Vec<String>,
 }
 
 /// Runs the verb.
@@ -150,6 +158,8 @@ pub fn run(args: Args) -> anyhow::Result<Outcome> {
     let file = File::read(args.config.as_deref())?;
     trace(args.json_log || file.json_log)?;
     let engine = engine(&args, &file)?;
+    // Refused before the log is touched.
+    engine::fault::Faults::new(args.fault.clone(), &engine)?;
     let settings = Settings {
         chunk: args.chunk.or(file.chunk),
         prefix_cache: args.prefix_cache || file.prefix_cache,
@@ -181,20 +191,25 @@ pub fn run(args: Args) -> anyhow::Result<Outcome> {
             tokio::net::TcpListener::bind(address).await.with_context(|| format!("listening on {address}"))?;
         let address = listener.local_addr()?;
         let model = engine.model().name.clone();
-        let begun = Begun { schema: "lastbit/serve/v1", address, model: &model, log: ledger.origin() };
+        let faults = args.fault.iter().map(Fault::to_string).collect();
+        let begun = Begun { schema: "lastbit/serve/v1", address, model: &model, log: ledger.origin(), faults };
         let stop = stop()?;
         args.format.print(&begun, |out| {
             writeln!(out, "listening on http://{address}")?;
             match begun.log {
                 Some(log) => writeln!(out, "serving {model}, logging to {log}"),
                 None => writeln!(out, "serving {model}; NOTHING IS LOGGED"),
+            }?;
+            match begun.faults.is_empty() {
+                true => Ok(()),
+                false => writeln!(out, "FAULTS ON PURPOSE: {}", begun.faults.join(" ")),
             }
         })?;
         // In a process of its own, within limits.
         let render: server::Render = Arc::new(|template, messages| {
             crate::chat::render(template, messages).map_err(|e| crate::output::sentence(&e))
         });
-        let serving = Serving { engine, settings, ledger, keys, config, render };
+        let serving = Serving { engine, settings, ledger, faults: args.fault.clone(), keys, config, render };
         server::serve(listener, serving, stop).await?;
         Ok(Outcome::AllMatch)
     })

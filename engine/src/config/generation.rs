@@ -19,7 +19,11 @@ pub struct Recommended {
     pub top_k: Option<u32>,
     /// Keep the most likely tokens up to this probability.
     pub top_p: Option<f32>,
-    /// Recommendations that the sampler here does not compute (`repetition_penalty = 1.1`): whoever asks for the recommended sampling
+    /// Keep tokens of at least this part of the largest probability.
+    pub min_p: Option<f32>,
+    /// Penalty on tokens of prompt and output.
+    pub repetition_penalty: Option<f32>,
+    /// Recommendations that the sampler here does not compute (`typical_p = 0.9`): whoever asks for the recommended sampling
     /// is refused while this is not empty.
     pub not_computed: Vec<String>,
 }
@@ -58,13 +62,16 @@ impl Recommended {
                     let k = value.as_u64().and_then(|k| u32::try_from(k).ok());
                     found.top_k = Some(k.ok_or_else(|| unsupported(key, value, "a number of tokens"))?);
                 }
-                "repetition_penalty" if value.as_f64() == Some(1.0) => {}
+                "min_p" => found.min_p = Some(number(map, key)? as f32),
+                "repetition_penalty" => found.repetition_penalty = Some(number(map, key)? as f32),
                 _ => found.not_computed.push(format!("{key} = {value}")),
             }
         }
         // Zero, and one, keep all.
         found.top_k = found.top_k.filter(|k| *k > 0);
         found.top_p = found.top_p.filter(|p| *p < 1.0);
+        found.min_p = found.min_p.filter(|p| *p > 0.0);
+        found.repetition_penalty = found.repetition_penalty.filter(|p| *p != 1.0);
         Ok(found)
     }
 }

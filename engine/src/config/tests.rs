@@ -189,13 +189,14 @@ fn families_have_their_own_keys() {
 fn recommended_sampling_is_read_and_what_is_not_computed_is_named() {
     let mut config = Config::parse(OLD.as_bytes()).unwrap();
     let text =
-        br#"{"do_sample":true,"temperature":0.7,"top_k":20,"top_p":0.8,"repetition_penalty":1.05,"max_length":9}"#;
+        br#"{"do_sample":true,"temperature":0.7,"top_k":20,"top_p":0.8,"min_p":0.05,"repetition_penalty":1.05,"typical_p":0.9,"max_length":9}"#;
     config.apply_generation_config(text).unwrap();
     let r = &config.recommended;
     assert!(r.sample);
     assert_eq!((r.temperature, r.top_k, r.top_p), (Some(0.7), Some(20), Some(0.8)));
-    assert_eq!(r.not_computed, ["repetition_penalty = 1.05"]);
-    config.apply_generation_config(br#"{"top_k":0,"top_p":1.0,"repetition_penalty":1.0}"#).unwrap();
+    assert_eq!((r.min_p, r.repetition_penalty), (Some(0.05), Some(1.05)));
+    assert_eq!(r.not_computed, ["typical_p = 0.9"]);
+    config.apply_generation_config(br#"{"top_k":0,"top_p":1.0,"min_p":0.0,"repetition_penalty":1.0}"#).unwrap();
     assert_eq!(config.recommended, Recommended::default());
     assert!(config.apply_generation_config(br#"{"temperature":"warm"}"#).is_err());
 }

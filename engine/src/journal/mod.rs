@@ -119,6 +119,16 @@ impl Journal {
         &self.steps
     }
 
+    /// Mentions a request in the record that is being made, though no step may.
+    pub fn mention(&mut self, request: RequestKey) {
+        self.index(request);
+    }
+
+    /// There is nothing to make a record of.
+    pub fn is_empty(&self) -> bool {
+        self.present.is_empty()
+    }
+
     /// Makes a record of the steps so far, and begins the next one after them. `state` says of each request what was asked and what came out so
     /// far; `opened` are the tensors that [`Journal::keeping_evidence`] kept, to be filed under the digest of the record.
     pub fn to_record(

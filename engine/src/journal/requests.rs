@@ -5,7 +5,7 @@ use record::{Digest, F32Bits, Fact, U64Text};
 
 use crate::batch::{self, Outcome};
 use crate::error::{Error, Result};
-use crate::sampler::{COUNTER, GREEDY, GUMBEL, SEED_DERIVATION, Sampling, Seeded, TIE_RULE, derive_seed};
+use crate::sampler::{Adjust, COUNTER, GREEDY, GUMBEL, SEED_DERIVATION, Sampling, Seeded, TIE_RULE, derive_seed};
 
 /// What a request is called and where its seed comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,10 +44,16 @@ pub fn decode(request: &batch::Request, seed_derivation: &str) -> rec::Decode {
     decode.stop_strings.clone_from(&request.stop_strings);
     decode.tie_rule = TIE_RULE.into();
     decode.sampler = request.sampling.algorithm().into();
+    let adjust = &request.adjust;
+    decode.logit_bias = adjust.bias.iter().map(|(id, bias)| (*id, F32Bits::new(*bias))).collect();
+    decode.repetition_penalty = F32Bits::new(adjust.repetition);
+    decode.frequency_penalty = F32Bits::new(adjust.frequency);
+    decode.presence_penalty = F32Bits::new(adjust.presence);
     if let Sampling::Seeded(s) = request.sampling {
         decode.temperature = F32Bits::new(s.temperature);
         decode.top_k = s.top_k.unwrap_or(0);
         decode.top_p = F32Bits::new(s.top_p.unwrap_or(1.0));
+        decode.min_p = F32Bits::new(s.min_p.unwrap_or(0.0));
         decode.seed = Some(U64Text(s.seed));
         decode.seed_derivation = Fact::Known(seed_derivation.into());
         decode.counter = COUNTER.into();
@@ -79,29 +85,19 @@ fn stated(asked: &Asked, request: &batch::Request, output: &[u32], finish: rec::
         output: output.to_vec(),
         finish,
         logprobs: None,
+        prompt_logprobs: None,
     }
 }
 
-/// How a record's tokens were chosen. Parameters that this engine does not compute must have their neutral value.
+/// How a record's tokens were chosen, and what was done to logits before. Parameters that this engine does not compute must have their
+/// neutral value.
 ///
 /// # Errors
 /// [`Error::UnknownDecode`] naming the parameter, [`Error::Sampling`] for values out of range, [`Error::InconsistentDecode`] for parameters
 /// that do not fit together.
-pub fn sampling(decode: &rec::Decode) -> Result<Sampling> {
+pub fn sampling(decode: &rec::Decode) -> Result<(Sampling, Adjust)> {
     let unknown = |parameter, value: String| Err(Error::UnknownDecode { parameter, value });
     let neutral = rec::Decode::greedy(decode.max_new_tokens, Vec::new());
-    let floats = [
-        ("min_p", decode.min_p, neutral.min_p),
-        ("repetition_penalty", decode.repetition_penalty, neutral.repetition_penalty),
-        ("presence_penalty", decode.presence_penalty, neutral.presence_penalty),
-        ("frequency_penalty", decode.frequency_penalty, neutral.frequency_penalty),
-    ];
-    if let Some((parameter, value, _)) = floats.iter().find(|(_, value, off)| value != off) {
-        return unknown(parameter, f32::from_bits(value.0).to_string());
-    }
-    if !decode.logit_bias.is_empty() {
-        return unknown("logit_bias", format!("{} entries", decode.logit_bias.len()));
-    }
     if let Some(grammar) = decode.grammar {
         return unknown("grammar", grammar.to_string());
     }
@@ -111,18 +107,26 @@ pub fn sampling(decode: &rec::Decode) -> Result<Sampling> {
     let sampling = match (decode.sampler.as_str(), decode.seed) {
         (GREEDY, None) => Sampling::Greedy,
         (GUMBEL, Some(seed)) if decode.counter == COUNTER => Sampling::Seeded(Seeded {
-            temperature: f32::from_bits(decode.temperature.0),
+            temperature: decode.temperature.value(),
             top_k: (decode.top_k != 0).then_some(decode.top_k),
-            top_p: (decode.top_p != neutral.top_p).then_some(f32::from_bits(decode.top_p.0)),
+            top_p: (decode.top_p != neutral.top_p).then_some(decode.top_p.value()),
+            min_p: (decode.min_p.value() != 0.0).then_some(decode.min_p.value()),
             seed: seed.0,
         }),
         (GUMBEL, Some(_)) => return unknown("counter", decode.counter.clone()),
         (GREEDY | GUMBEL, seed) => return unknown("seed", seed.map_or("none".to_owned(), |s| s.0.to_string())),
         (other, _) => return unknown("sampler", other.to_owned()),
     };
+    let adjust = Adjust {
+        bias: decode.logit_bias.iter().map(|(id, bias)| (*id, bias.value())).collect(),
+        repetition: decode.repetition_penalty.value(),
+        frequency: decode.frequency_penalty.value(),
+        presence: decode.presence_penalty.value(),
+    };
     sampling.check()?;
+    adjust.check()?;
     decode.check().map_err(|what| Error::InconsistentDecode { what })?;
-    Ok(sampling)
+    Ok((sampling, adjust))
 }
 
 #[cfg(test)]
@@ -131,7 +135,7 @@ mod tests {
 
     fn seeded(top_k: Option<u32>, top_p: Option<f32>) -> batch::Request {
         batch::Request {
-            sampling: Sampling::Seeded(Seeded { temperature: 0.7, top_k, top_p, seed: u64::MAX }),
+            sampling: Sampling::Seeded(Seeded { top_k, top_p, ..Seeded::plain(0.7, u64::MAX) }),
             stop: vec![9, 2, 9],
             ..batch::Request::new(vec![1], 3)
         }
@@ -143,20 +147,23 @@ mod tests {
             let r = seeded(k, p);
             let d = decode(&r, SEED_DERIVATION);
             assert_eq!(d.stop_ids, [2, 9]);
-            assert_eq!(sampling(&d).unwrap(), r.sampling);
+            assert_eq!(sampling(&d).unwrap(), (r.sampling, Adjust::default()));
         }
-        let mut greedy = seeded(None, None);
-        greedy.sampling = Sampling::Greedy;
-        assert_eq!(sampling(&decode(&greedy, "none")).unwrap(), Sampling::Greedy);
+        let mut all = seeded(Some(5), Some(0.5));
+        all.adjust = Adjust { bias: vec![(2, -0.5), (9, 100.0)], repetition: 1.1, frequency: 0.25, presence: -2.0 };
+        if let Sampling::Seeded(s) = &mut all.sampling {
+            s.min_p = Some(0.05);
+        }
+        for chosen in [all.sampling, Sampling::Greedy] {
+            let request = batch::Request { sampling: chosen, ..all.clone() };
+            assert_eq!(sampling(&decode(&request, "client")).unwrap(), (chosen, all.adjust.clone()));
+        }
     }
 
     #[test]
     fn what_is_not_computed_is_named() {
         type Edit = fn(&mut rec::Decode);
-        let cases: [(&str, Edit); 8] = [
-            ("min_p", |d| d.min_p = F32Bits::new(0.1)),
-            ("repetition_penalty", |d| d.repetition_penalty = F32Bits::new(1.1)),
-            ("logit_bias", |d| d.logit_bias = vec![(1, F32Bits::new(1.0))]),
+        let cases: [(&str, Edit); 5] = [
             ("tie_rule", |d| d.tie_rule = "highest-id".into()),
             ("counter", |d| d.counter = "row/1".into()),
             ("seed", |d| d.seed = None),
@@ -175,12 +182,16 @@ mod tests {
         let mut cold = decode(&seeded(None, None), SEED_DERIVATION);
         cold.temperature = F32Bits::new(0.0);
         assert!(matches!(sampling(&cold), Err(Error::Sampling { parameter: "temperature", .. })));
+        let mut endless = decode(&seeded(None, None), SEED_DERIVATION);
+        endless.frequency_penalty = F32Bits::new(f32::INFINITY);
+        assert!(matches!(sampling(&endless), Err(Error::Sampling { parameter: "frequency_penalty", .. })));
     }
 
     #[test]
     fn greedy_choice_with_parameters_of_another_sampler_is_refused() {
         type Edit = fn(&mut rec::Decode);
-        let cases: [(&str, Edit); 4] = [
+        let cases: [(&str, Edit); 5] = [
+            ("min_p", |d| d.min_p = F32Bits::new(0.5)),
             ("temperature", |d| d.temperature = F32Bits::new(1.0)),
             ("top_k", |d| d.top_k = 3),
             ("top_p", |d| d.top_p = F32Bits::new(0.5)),

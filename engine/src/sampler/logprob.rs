@@ -13,19 +13,52 @@ use crate::error::{Error, Result};
 /// # Errors
 /// [`Error::BadLogits`] if a logit is not finite; [`Error::Sampling`] if there is no such token.
 pub fn log_probability(logits: &[u32], position: u32, token: u32) -> Result<u32> {
-    if let Some(bits) = logits.iter().find(|b| !f32::from_bits(**b).is_finite()) {
-        return Err(Error::BadLogits { position, bits: *bits });
+    LogSoftmax::of(logits, position)?.at(token)
+}
+
+/// A row of logits with the normaliser of its softmax: every token's log-probability, as [`log_probability`] has it, for one sum.
+#[derive(Clone, Copy, Debug)]
+pub struct LogSoftmax<'a> {
+    logits: &'a [u32],
+    largest: f64,
+    log_total: f64,
+}
+
+impl<'a> LogSoftmax<'a> {
+    /// Of a row of logits, f32 bits `(vocab)`.
+    ///
+    /// # Errors
+    /// [`Error::BadLogits`] if a logit is not finite.
+    pub fn of(logits: &'a [u32], position: u32) -> Result<Self> {
+        if let Some(bits) = logits.iter().find(|b| !f32::from_bits(**b).is_finite()) {
+            return Err(Error::BadLogits { position, bits: *bits });
+        }
+        let largest = logits.iter().map(value).fold(f64::NEG_INFINITY, f64::max);
+        let mut total = 0.0;
+        for bits in logits {
+            total += libm::exp(value(bits) - largest);
+        }
+        Ok(Self { logits, largest, log_total: libm::log(total) })
     }
-    let value = |bits: &u32| f64::from(f32::from_bits(*bits));
-    let Some(own) = logits.get(token as usize).map(value) else {
-        return Err(Error::Sampling { parameter: "token", value: token.to_string(), why: "an id of the vocabulary" });
-    };
-    let largest = logits.iter().map(value).fold(f64::NEG_INFINITY, f64::max);
-    let mut total = 0.0;
-    for bits in logits {
-        total += libm::exp(value(bits) - largest);
+
+    /// The log-probability of a token, as f32 bits.
+    ///
+    /// # Errors
+    /// [`Error::Sampling`] if there is no such token.
+    pub fn at(&self, token: u32) -> Result<u32> {
+        let Some(own) = self.logits.get(token as usize).map(value) else {
+            return Err(Error::Sampling {
+                parameter: "token",
+                value: token.to_string(),
+                why: "an id of the vocabulary",
+            });
+        };
+        Ok((((own - self.largest) - self.log_total) as f32).to_bits())
     }
-    Ok((((own - largest) - libm::log(total)) as f32).to_bits())
+}
+
+fn value(bits: &u32) -> f64 {
+    f64::from(f32::from_bits(*bits))
 }
 
 #[cfg(test)]

@@ -1,7 +1,8 @@
 //! Choosing a token from a row of logits, reproducibly.
 //!
-//! Specified by `docs/spec/sampling.md`. Two algorithms, each named by an identifier that records carry:
-//! * [`GREEDY`]: the largest logit; the lowest id wins ties. Computed by the top-2 kernel on the device.
+//! Specified by `docs/spec/sampling.md`. Logits are adjusted first ([`Adjust`]), where a request asks for that; then one of two algorithms chooses,
+//! each named by an identifier that records carry:
+//! * [`GREEDY`]: the largest logit; the lowest id wins ties. Without adjustment computed by the top-2 kernel on the device.
 //! * [`GUMBEL`]: the largest `logit / temperature + g(seed, position, id)` over the kept candidates, `g` being Gumbel noise; this draws
 //!   from `softmax(logits / temperature)`, and every candidate's noise can be recomputed alone.
 //!
@@ -12,11 +13,13 @@
 //! **Bits.** All in f64 with `+ - * /` and the pinned pure-Rust `libm` (`log`, `exp`), in a stated order: equal on every host. Candidates are
 //! ordered by logit, largest first, lowest id first among equals; sums run in that order.
 
+mod adjust;
 mod logprob;
 mod philox;
 mod seed;
 
-pub use logprob::log_probability;
+pub use adjust::{Adjust, Past};
+pub use logprob::{LogSoftmax, log_probability};
 pub use philox::philox4x32_10;
 pub use seed::{SEED_DERIVATION, derive_seed};
 
@@ -52,8 +55,17 @@ pub struct Seeded {
     pub top_k: Option<u32>,
     /// Then keep the shortest run of largest candidates whose probability reaches this, when set; in `(0, 1]`.
     pub top_p: Option<f32>,
+    /// Then keep those whose probability is at least this part of the largest, when set; in `(0, 1]`.
+    pub min_p: Option<f32>,
     /// Key of the noise.
     pub seed: u64,
+}
+
+impl Seeded {
+    /// Every token is a candidate.
+    pub fn plain(temperature: f32, seed: u64) -> Self {
+        Self { temperature, top_k: None, top_p: None, min_p: None, seed }
+    }
 }
 
 /// A choice and what came second.
@@ -93,44 +105,59 @@ impl Sampling {
         if s.top_k == Some(0) {
             return refuse("top_k", "0".into(), "at least 1, or absent");
         }
-        match s.top_p {
-            Some(p) if !(p > 0.0 && p <= 1.0) => refuse("top_p", p.to_string(), "above 0 and at most 1, or absent"),
-            _ => Ok(()),
+        for (name, part) in [("top_p", s.top_p), ("min_p", s.min_p)] {
+            if let Some(p) = part.filter(|p| !(*p > 0.0 && *p <= 1.0)) {
+                return refuse(name, p.to_string(), "above 0 and at most 1, or absent");
+            }
         }
+        Ok(())
     }
 
-    /// Chooses from a row of logits (f32 bits, one a token id) the token for `position`.
+    /// Chooses from a row of logits (f32 bits, one a token id) the token for `position`, without adjusting them.
     ///
     /// The greedy branch is the definition that the top-2 kernel is tested against.
     ///
     /// # Errors
     /// [`Error::BadLogits`] if a logit is not finite, [`Error::Sampling`] for parameters that make no sense.
     pub fn choose(&self, logits: &[u32], position: u32) -> Result<Choice> {
-        Ok(best(self.scores(logits, position)?))
+        self.choose_adjusted(&Adjust::default(), logits, Past::default(), position)
     }
 
-    /// Where `token` stands among the candidates that [`Sampling::choose`] chooses from: 1 for the chosen one; none if it is not among them.
+    /// Chooses from a row of logits, adjusted for what came before, the token for `position`.
     ///
     /// # Errors
     /// As [`Sampling::choose`].
-    pub fn rank(&self, logits: &[u32], position: u32, token: u32) -> Result<Option<u32>> {
-        let all: Vec<(u32, f64)> = self.scores(logits, position)?.collect();
+    pub fn choose_adjusted(&self, adjust: &Adjust, logits: &[u32], past: Past<'_>, position: u32) -> Result<Choice> {
+        Ok(best(self.scores(&adjust.apply(logits, past, position)?, position)?))
+    }
+
+    /// Where `token` stands among the candidates that [`Sampling::choose_adjusted`] chooses from: 1 for the chosen one; none if it is not among
+    /// them.
+    ///
+    /// # Errors
+    /// As [`Sampling::choose`].
+    pub fn rank(
+        &self,
+        adjust: &Adjust,
+        logits: &[u32],
+        past: Past<'_>,
+        position: u32,
+        token: u32,
+    ) -> Result<Option<u32>> {
+        let all: Vec<(u32, f64)> = self.scores(&adjust.apply(logits, past, position)?, position)?.collect();
         let Some(own) = all.iter().find(|e| e.0 == token) else { return Ok(None) };
         let better = all.iter().filter(|e| e.1 > own.1 || (e.1 == own.1 && e.0 < own.0)).count();
         Ok(Some(1 + better as u32))
     }
 
-    /// Every candidate with its score.
-    fn scores<'a>(&'a self, logits: &'a [u32], position: u32) -> Result<Box<dyn Iterator<Item = (u32, f64)> + 'a>> {
+    /// Every candidate with its score. `values`: adjusted logits, finite.
+    fn scores<'a>(&'a self, values: &'a [f64], position: u32) -> Result<Box<dyn Iterator<Item = (u32, f64)> + 'a>> {
         self.check()?;
-        if let Some(bits) = logits.iter().find(|b| !f32::from_bits(**b).is_finite()) {
-            return Err(Error::BadLogits { position, bits: *bits });
-        }
-        let value = |id: u32| f64::from(f32::from_bits(logits[id as usize]));
-        let ids = 0..logits.len() as u32;
+        let value = |id: u32| values[id as usize];
+        let ids = 0..values.len() as u32;
         Ok(match self {
             Sampling::Greedy => Box::new(ids.map(move |id| (id, value(id)))),
-            Sampling::Seeded(s) if s.top_k.is_none() && s.top_p.is_none() => {
+            Sampling::Seeded(s) if s.top_k.is_none() && s.top_p.is_none() && s.min_p.is_none() => {
                 Box::new(ids.map(move |id| (id, s.score(value(id), position, id))))
             }
             Sampling::Seeded(s) => {
@@ -146,7 +173,7 @@ impl Seeded {
         logit / f64::from(self.temperature) + gumbel(self.seed, position, id)
     }
 
-    /// Ids that survive `top_k`, then `top_p`, in candidate order.
+    /// Ids that survive `top_k`, then `top_p`, then `min_p`, in candidate order.
     fn candidates(&self, ids: std::ops::Range<u32>, value: impl Fn(u32) -> f64) -> Vec<u32> {
         let mut order: Vec<u32> = ids.collect();
         // Finite values compare; a stable sort keeps lower ids first among equals.
@@ -168,6 +195,11 @@ impl Seeded {
             };
             let keep = weights.iter().position(reached).map_or(order.len(), |last| last + 1);
             order.truncate(keep);
+        }
+        if let (Some(p), Some(first)) = (self.min_p, order.first()) {
+            let (largest, t) = (value(*first), f64::from(self.temperature));
+            // Against the largest, the sum of all cancels; the largest itself has weight 1.
+            order.retain(|id| libm::exp((value(*id) - largest) / t) >= f64::from(p));
         }
         order
     }

@@ -7,7 +7,7 @@ fn bits(logits: &[f32]) -> Vec<u32> {
 }
 
 fn seeded(temperature: f32, top_k: Option<u32>, top_p: Option<f32>, seed: u64) -> Sampling {
-    Sampling::Seeded(Seeded { temperature, top_k, top_p, seed })
+    Sampling::Seeded(Seeded { top_k, top_p, ..Seeded::plain(temperature, seed) })
 }
 
 #[test]
@@ -92,6 +92,10 @@ fn nonsense_is_refused() {
     for p in [0.0, 1.5, f32::NAN] {
         assert!(matches!(seeded(1.0, None, Some(p), 0).check(), Err(Error::Sampling { parameter: "top_p", .. })));
     }
+    for min_p in [0.0, -0.5, 1.5, f32::NAN] {
+        let s = Sampling::Seeded(Seeded { min_p: Some(min_p), ..Seeded::plain(1.0, 0) });
+        assert!(matches!(s.check(), Err(Error::Sampling { parameter: "min_p", .. })), "{min_p}");
+    }
     for bad in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
         let error = Sampling::Greedy.choose(&bits(&[0.0, bad]), 4);
         assert!(matches!(error, Err(Error::BadLogits { position: 4, .. })));
@@ -101,13 +105,64 @@ fn nonsense_is_refused() {
 #[test]
 fn ranks_agree_with_the_choice() {
     let logits: Vec<u32> = [0.5f32, 2.0, 2.0, -1.0, 1.0].iter().map(|f| f.to_bits()).collect();
-    let ranks = |s: &Sampling| (0..5).map(|t| s.rank(&logits, 7, t).unwrap()).collect::<Vec<_>>();
+    let rank = |s: &Sampling, t| s.rank(&Adjust::default(), &logits, Past::default(), 7, t).unwrap();
+    let ranks = |s: &Sampling| (0..5).map(|t| rank(s, t)).collect::<Vec<_>>();
     assert_eq!(ranks(&Sampling::Greedy), [Some(4), Some(1), Some(2), Some(5), Some(3)]);
     for top_k in [None, Some(3)] {
-        let s = Sampling::Seeded(Seeded { temperature: 0.7, top_k, top_p: None, seed: 9 });
+        let s = Sampling::Seeded(Seeded { top_k, ..Seeded::plain(0.7, 9) });
         let (ranks, choice) = (ranks(&s), s.choose(&logits, 7).unwrap());
         assert_eq!(ranks[choice.token as usize], Some(1));
         assert_eq!(ranks[choice.runner_up.unwrap() as usize], Some(2));
         assert_eq!(ranks.iter().flatten().count(), top_k.unwrap_or(5) as usize);
     }
+}
+
+/// Candidates kept by `min_p`, against probabilities worked out by hand: `exp((logit - largest) / T)` is 1, 1, exp(-1/T), exp(-5/T), exp(-8/T).
+#[test]
+fn min_p_keeps_what_is_near_the_largest() {
+    let logits = bits(&[0.0, 5.0, 5.0, 4.0, -3.0]);
+    let kept = |temperature, min_p, top_k| {
+        let s = Sampling::Seeded(Seeded { min_p: Some(min_p), top_k, ..Seeded::plain(temperature, 3) });
+        let rank = |t| s.rank(&Adjust::default(), &logits, Past::default(), 9, t).unwrap();
+        (0..5).filter(|t| rank(*t).is_some()).collect::<Vec<u32>>()
+    };
+    assert_eq!(kept(1.0, 0.36, None), [1, 2, 3]);
+    assert_eq!(kept(1.0, 0.37, None), [1, 2]);
+    assert_eq!(kept(1.0, 1.0, None), [1, 2]);
+    assert_eq!(kept(1.0, 1e-3, None), [0, 1, 2, 3]);
+    assert_eq!(kept(5.0, 0.36, None), [0, 1, 2, 3]);
+    assert_eq!(kept(1.0, 0.36, Some(1)), [1]);
+    assert_eq!(kept(1.0, f32::MIN_POSITIVE, None), [0, 1, 2, 3, 4]);
+}
+
+/// Greedy choice and seeded choice look at adjusted logits, and what is not adjusted is chosen as before.
+#[test]
+fn adjusted_logits_are_what_is_chosen_from() {
+    let logits = bits(&[1.0, 3.0, 2.5, -1.0]);
+    let past = Past { prompt: &[2], output: &[1, 1] };
+    let choose = |s: &Sampling, adjust: &Adjust| s.choose_adjusted(adjust, &logits, past, 5).unwrap().token;
+    let greedy = |adjust: Adjust| choose(&Sampling::Greedy, &adjust);
+    let off = Adjust::default();
+    assert_eq!(greedy(off.clone()), 1);
+    // 3 - 0.6 < 2.5; the prompt does not count for presence and frequency.
+    assert_eq!(greedy(Adjust { presence: 0.6, ..off.clone() }), 2);
+    assert_eq!(greedy(Adjust { presence: 0.4, ..off.clone() }), 1);
+    assert_eq!(greedy(Adjust { frequency: 0.3, ..off.clone() }), 2);
+    assert_eq!(greedy(Adjust { frequency: 0.2, ..off.clone() }), 1);
+    // It does for repetition: both are halved, and 1.5 stays above 1.25; below 1 falls 1.0 / 4.
+    assert_eq!(greedy(Adjust { repetition: 2.0, ..off.clone() }), 1);
+    assert_eq!(greedy(Adjust { repetition: 4.0, ..off.clone() }), 0);
+    assert_eq!(greedy(Adjust { bias: vec![(3, 5.0)], ..off.clone() }), 3);
+    // Ties go to the lowest id: 3 - 0.5 = 2.5.
+    assert_eq!(greedy(Adjust { presence: 0.5, ..off.clone() }), 1);
+    let seeded = Sampling::Seeded(Seeded::plain(1.0, 8));
+    for position in 0..50 {
+        let plain = seeded.choose(&logits, position).unwrap();
+        assert_eq!(seeded.choose_adjusted(&off, &logits, past, position).unwrap(), plain);
+        // A bias beyond all noise leaves one candidate that can win.
+        let one = Adjust { bias: vec![(3, 1e6)], ..off.clone() };
+        assert_eq!(seeded.choose_adjusted(&one, &logits, past, position).unwrap().token, 3);
+    }
+    let bad = Sampling::Greedy.choose_adjusted(&off, &bits(&[0.0, f32::NAN]), past, 4);
+    assert!(matches!(bad, Err(Error::BadLogits { position: 4, .. })));
 }

@@ -53,6 +53,8 @@ pub struct Arrival {
     pub priority: i32,
     /// Whose request it is; clients of one priority get equal shares.
     pub client: u32,
+    /// Every row of the prompt gets logits.
+    pub prompt_logits: bool,
 }
 
 /// How a request lost its pages.
@@ -154,8 +156,10 @@ pub struct Turn {
     pub start: u32,
     /// Token ids.
     pub tokens: Vec<u32>,
-    /// Rows that get logits: the last one when a token is to be chosen, otherwise none.
+    /// Rows that get logits: the last one when a token is to be chosen, otherwise none; all rows of a prompt whose arrival asked for that.
     pub logits: Logits,
+    /// A token is chosen from the last row.
+    pub chooses: bool,
     /// What the rows are.
     pub kind: Kind,
 }

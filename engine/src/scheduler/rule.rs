@@ -110,7 +110,9 @@ fn admit(s: &mut Scheduler, request: RequestKey, kv: &mut KvTables, d: &mut Deci
         State::Swapped { pages } => Some(pages),
         _ => None,
     };
-    let hits = if share && swapped.is_none() { kv.cached(entry.adoptable()) } else { 0 };
+    // Adopted positions would have no logits.
+    let computes_all = swapped.is_some() || entry.arrival.prompt_logits;
+    let hits = if share && !computes_all { kv.cached(entry.adoptable()) } else { 0 };
     let names = &entry.adoptable()[..hits as usize];
     if kv.open_slots() == 0 || wanted - hits + kv.cached_idle(names) > kv.available() {
         return Ok(false);
@@ -146,13 +148,20 @@ fn turn(s: &Scheduler, request: RequestKey, take: u32, d: &mut Decision) {
     if take == 0 {
         return;
     }
-    let all = take == entry.left();
+    let chooses = take == entry.left();
+    // Once a token was chosen, every row of the prompt has had its logits.
+    let prompt = entry.arrival.prompt_logits && entry.tokens.len() == entry.arrival.prompt.len();
     d.turns.push(Turn {
         request,
         slot,
         start: entry.fed,
         tokens: entry.tokens[entry.fed as usize..][..take as usize].to_vec(),
-        logits: if all { Logits::Last } else { Logits::None },
+        logits: match (prompt, chooses) {
+            (true, _) => Logits::All,
+            (false, true) => Logits::Last,
+            (false, false) => Logits::None,
+        },
+        chooses,
         kind: if entry.decodes() { Kind::Decode } else { Kind::Prefill },
     });
 }

@@ -4,7 +4,7 @@ use super::*;
 use proptest::prelude::*;
 
 fn arrival(prompt: &[u32], max_new_tokens: u32) -> Arrival {
-    Arrival { prompt: prompt.to_vec(), max_new_tokens, priority: 0, client: 0 }
+    Arrival { prompt: prompt.to_vec(), max_new_tokens, priority: 0, client: 0, prompt_logits: false }
 }
 
 /// Runs a scheduler without an engine: the token chosen at a position is a function of the tokens before it.
@@ -58,8 +58,10 @@ impl Bench {
             assert_eq!(t.start, *held, "request {} goes on where it was", t.request);
             *held += t.tokens.len() as u32;
             assert_eq!(t.tokens, text[t.start as usize..*held as usize]);
-            assert_eq!(t.logits == Logits::Last, *held as usize == text.len());
-            chosen.push((t.logits == Logits::Last).then(|| {
+            assert_eq!(t.chooses, *held as usize == text.len());
+            assert!(!t.chooses || t.logits != Logits::None);
+            assert!(t.chooses || t.logits != Logits::Last);
+            chosen.push(t.chooses.then(|| {
                 text.push(token_after(text));
                 (text[text.len() - 1], text.len() == *end)
             }));
@@ -185,8 +187,15 @@ fn acts() -> impl Strategy<Value = Vec<Act>> {
         prompt.push(end);
         prompt
     });
-    let arrival = (prompt, 1..40u32, -1..2i32, 0..3u32)
-        .prop_map(|(prompt, max_new_tokens, priority, client)| Arrival { prompt, max_new_tokens, priority, client });
+    let arrival = (prompt, 1..40u32, -1..2i32, 0..3u32, prop::bool::weighted(0.2)).prop_map(
+        |(prompt, max_new_tokens, priority, client, prompt_logits)| Arrival {
+            prompt,
+            max_new_tokens,
+            priority,
+            client,
+            prompt_logits,
+        },
+    );
     let act =
         prop_oneof![3 => arrival.prop_map(Act::Arrive), 1 => any::<u8>().prop_map(Act::Cancel), 6 => Just(Act::Step)];
     prop::collection::vec(act, 1..60)
@@ -225,6 +234,19 @@ proptest! {
         // Withdrawn requests that were the last ones hold theirs until there is another step.
         let withdrawn = bench.texts.keys().any(|k| cancelled.contains(k));
         prop_assert!(bench.kv.available() == 9 || withdrawn);
+        // Prompts that are to have logits have them in every row, also where others find them computed.
+        let scored: BTreeMap<RequestKey, usize> = acts.iter().filter_map(|a| match a { Act::Arrive(a) => Some(a), _ => None })
+            .enumerate().filter(|(_, a)| a.prompt_logits).map(|(key, a)| (key as RequestKey, a.prompt.len())).collect();
+        for (key, length) in &scored {
+            let mut reached = 0;
+            for t in decisions.iter().flat_map(|d| &d.turns).filter(|t| t.request == *key && (t.start as usize) < *length) {
+                if reached < *length {
+                    prop_assert_eq!(t.logits, Logits::All);
+                    reached = reached.max(t.start as usize + t.tokens.len());
+                    prop_assert!(t.start as usize <= reached);
+                }
+            }
+        }
         for (key, (text, end)) in &bench.texts {
             prop_assert!(text.len() == *end || cancelled.contains(key), "request {}", key);
         }

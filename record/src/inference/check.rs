@@ -317,6 +317,13 @@ impl Record {
             if request.logprobs.as_ref().is_some_and(|bits| bits.len() as u64 != chosen) {
                 return refuse("not one log-probability a token");
             }
+            if let Some(bits) = &request.prompt_logprobs {
+                let (stated, all) = (bits.len(), request.prompt.len() - 1);
+                let early = matches!(request.finish, Finish::Cancelled | Finish::Continues) && chosen == 0;
+                if stated > all || (stated < all && !early) {
+                    return refuse("not one log-probability a prompt token after the first");
+                }
+            }
             let last_stops = request.output.last().is_some_and(|last| decode.stop_ids.contains(last));
             match request.finish {
                 Finish::Length if chosen != u64::from(decode.max_new_tokens) => {

@@ -49,8 +49,8 @@ impl Decode {
         if let Some((_, _, what)) = ranges.iter().find(|(bits, holds, _)| !within(*bits, *holds)) {
             return Err(what);
         }
-        if self.logit_bias.iter().any(|(_, bias)| bias.value().is_nan()) {
-            return Err("logit_bias is not a number");
+        if self.logit_bias.iter().any(|(_, bias)| !bias.value().is_finite()) {
+            return Err("logit_bias is not finite");
         }
         if !self.logit_bias.is_sorted_by(|a, b| a.0 < b.0) {
             return Err("logit_bias is not ascending by token id");

@@ -158,7 +158,6 @@ pub fn join(records: &[&Record]) -> Result<Record, JoinRefusal> {
 
 /// Can `later` be what became of `earlier`?
 fn goes_on(earlier: &Request, later: &Request) -> Result<(), &'static str> {
-    let logprobs = |r: &Request| -> Vec<F32Bits> { r.logprobs.clone().unwrap_or_default() };
     // One that was withdrawn while nothing ran may be mentioned again when its pages are given back.
     let only_mentioned = earlier.finish == Finish::Cancelled && later == earlier;
     if earlier.finish != Finish::Continues && !only_mentioned {
@@ -170,8 +169,17 @@ fn goes_on(earlier: &Request, later: &Request) -> Result<(), &'static str> {
     if !later.output.starts_with(&earlier.output) {
         return Err("states other output than the record before");
     }
-    if earlier.logprobs.is_some() != later.logprobs.is_some() || !logprobs(later).starts_with(&logprobs(earlier)) {
+    if !extends(&earlier.logprobs, &later.logprobs) || !extends(&earlier.prompt_logprobs, &later.prompt_logprobs) {
         return Err("states other log-probabilities than the record before");
     }
     Ok(())
+}
+
+/// Does `later` begin with what `earlier` says, or do both say nothing?
+fn extends(earlier: &Option<Vec<F32Bits>>, later: &Option<Vec<F32Bits>>) -> bool {
+    match (earlier, later) {
+        (None, None) => true,
+        (Some(earlier), Some(later)) => later.starts_with(earlier),
+        _ => false,
+    }
 }

@@ -24,6 +24,8 @@ pub struct Request {
     pub finish: Finish,
     /// Bits of the log-probability of each output token; `null` when not asked for.
     pub logprobs: Option<Vec<F32Bits>>,
+    /// Bits of the log-probability of each prompt token but the first; `null` when not asked for.
+    pub prompt_logprobs: Option<Vec<F32Bits>>,
 }
 
 impl Request {
@@ -85,7 +87,7 @@ pub struct Decode {
     pub top_k: u32,
     /// Nucleus mass; 1.0 keeps all.
     pub top_p: F32Bits,
-    /// Minimum probability relative to the largest; 0.0 keeps all.
+    /// Least probability relative to the largest; 0.0 keeps all.
     pub min_p: F32Bits,
     /// Repetition penalty; 1.0 is none.
     pub repetition_penalty: F32Bits,

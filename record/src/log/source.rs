@@ -68,6 +68,12 @@ impl Directory {
         self.0.join("entries")
     }
 
+    /// Path of the mark of the session that began last.
+    #[must_use]
+    pub fn session_path(&self) -> PathBuf {
+        self.0.join("session")
+    }
+
     /// Path of a record.
     #[must_use]
     pub fn record_path(&self, digest: &Digest) -> PathBuf {

@@ -179,6 +179,30 @@ impl Log {
         Next { link, chain: self.chain }
     }
 
+    /// Notes that a session begins, and returns what its requests' ids begin with: the sequence of its first record, followed by `.N` if `N` sessions
+    /// began there before and left no record. No other session of the log has the same.
+    ///
+    /// # Errors
+    /// [`Error::Io`], also for a mark that is none.
+    pub fn begin_session(&mut self) -> Result<String, Error> {
+        let path = self.directory.session_path();
+        let at = self.tree.size();
+        let before = match file::read(&path, 64) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => 0,
+            Err(error) => return Err(Error::io(&path)(error)),
+            Ok(bytes) => {
+                let mark = std::str::from_utf8(&bytes).ok().and_then(|text| text.trim_end().split_once(' '));
+                let numbers = mark.and_then(|(at, n)| Some((at.parse::<u64>().ok()?, n.parse::<u64>().ok()?)));
+                let none = || io::Error::new(io::ErrorKind::InvalidData, "two numbers are expected here");
+                let (marked, sessions) = numbers.ok_or_else(none).map_err(Error::io(&path))?;
+                if marked == at { sessions } else { 0 }
+            }
+        };
+        let mark = format!("{at} {}\n", before.saturating_add(1));
+        durable::replace(&path, mark.as_bytes()).map_err(Error::io(&path))?;
+        Ok(if before == 0 { format!("{at}-") } else { format!("{at}.{before}-") })
+    }
+
     /// Appends a record. When this returns, record, entry and checkpoint are on disk: only then may anyone be told.
     ///
     /// # Errors

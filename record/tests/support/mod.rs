@@ -168,6 +168,7 @@ pub fn record(next: &Next, level: EvidenceLevel) -> (Record, Evidence) {
         output: output.to_vec(),
         finish: Finish::Length,
         logprobs: None,
+        prompt_logprobs: None,
     };
     let group = |request, start, count, kind, logits| Rows { request, start, count, kind, logits };
     let mut schedules = [

@@ -2,7 +2,7 @@
 
 use axum::http::HeaderMap;
 use engine::batch::Request;
-use engine::sampler::{Sampling, Seeded};
+use engine::sampler::{Adjust, Sampling, Seeded};
 use serde_json::Value;
 use unicode_normalization::is_nfc;
 
@@ -13,8 +13,12 @@ use crate::worker::Seed;
 
 /// Most stop strings of a call.
 const MAX_STOPS: usize = 4;
+/// Most logits with a bias.
+const MAX_BIASES: usize = 1024;
 /// Most bytes of a stop string.
 const MAX_STOP_BYTES: usize = 256;
+/// Most likely tokens that can be named.
+pub(super) const MAX_TOP_LOGPROBS: u32 = 20;
 /// Header with the client's nonce.
 pub(super) const NONCE_HEADER: &str = "x-lastbit-nonce";
 
@@ -23,10 +27,14 @@ pub(super) const NONCE_HEADER: &str = "x-lastbit-nonce";
 pub(crate) struct Ask {
     /// Choices for each prompt.
     pub n: u32,
+    /// Choices made for each prompt; the `n` likeliest are told.
+    pub best_of: u32,
     /// Most new tokens; none for as many as fit.
     pub max_new_tokens: Option<u32>,
     /// How tokens are chosen; a seed in it is not filled in yet.
     pub sampling: Sampling,
+    /// What is done to logits before that.
+    pub adjust: Adjust,
     /// The client's seed.
     pub seed: Option<u64>,
     /// The client's nonce, or a random one.
@@ -39,30 +47,42 @@ pub(crate) struct Ask {
     pub usage: bool,
     /// Log-probabilities, and of how many most likely tokens.
     pub logprobs: Option<u32>,
+    /// The same for the prompt's tokens.
+    pub prompt_logprobs: Option<u32>,
+    /// Text and log-probabilities of a completion begin with those of its prompt.
+    pub echo: bool,
 }
 
 impl Ask {
     /// Takes what both calls know. `logprobs` and the names for `max_tokens` are theirs.
     pub fn take(fields: &mut Fields, headers: &HeaderMap, limits: &Limits) -> Result<Self, ApiError> {
         let n = fields.count("n", 1, limits.choices)?.unwrap_or(1);
-        if fields.count("best_of", 1, u32::MAX)?.is_some_and(|best| best != n) {
-            return Err(ApiError::unsupported(
+        let best_of = fields.count("best_of", 1, limits.choices)?.unwrap_or(n);
+        let stream = fields.bool("stream")?.unwrap_or(false);
+        if best_of < n {
+            return Err(ApiError::param("best_of", format!("`best_of` is {best_of}; it must be at least `n`, {n}")));
+        }
+        if stream && best_of > n {
+            return Err(ApiError::param(
                 "best_of",
-                "`best_of` must be `n`: nothing is ranked and thrown away here",
+                "which choices are best is known at their end: no stream can tell them",
             ));
         }
-        let stream = fields.bool("stream")?.unwrap_or(false);
         let max_new_tokens = fields.count("max_tokens", 1, limits.new_tokens)?;
         Ok(Self {
             n,
+            best_of,
             max_new_tokens,
             sampling: sampling(fields)?,
+            adjust: adjust(fields)?,
             seed: seed(fields.take("seed"))?,
             nonce: nonce(fields.string("nonce")?, headers)?,
             stop: stop(fields.take("stop"))?,
             stream,
             usage: usage(fields.take("stream_options"), stream)?,
             logprobs: None,
+            prompt_logprobs: fields.count("prompt_logprobs", 0, MAX_TOP_LOGPROBS)?,
+            echo: false,
         })
     }
 
@@ -70,11 +90,23 @@ impl Ask {
     pub fn request(&self, prompt: Vec<u32>, max_new_tokens: u32, stop_ids: &[u32], client: u32) -> Request {
         Request {
             sampling: self.sampling,
+            adjust: self.adjust.clone(),
+            prompt_logprobs: self.scored_prompt().is_some(),
             stop: stop_ids.to_vec(),
             stop_strings: self.stop.clone(),
             client,
             ..Request::new(prompt, max_new_tokens)
         }
+    }
+
+    /// How many most likely tokens are wanted at each place of the prompt, if its log-probabilities are wanted.
+    pub fn scored_prompt(&self) -> Option<u32> {
+        self.prompt_logprobs.max(self.logprobs.filter(|_| self.echo))
+    }
+
+    /// How many are wanted at each place of the output; ranking needs the chosen token's.
+    pub fn scored_output(&self) -> Option<u32> {
+        self.logprobs.or((self.best_of > self.n).then_some(0))
     }
 
     /// Where the seed of choice number `choice` comes from. The client's seed is for the first one; the others count up from it.
@@ -91,6 +123,7 @@ impl Ask {
 fn sampling(fields: &mut Fields) -> Result<Sampling, ApiError> {
     let temperature = fields.number("temperature", "a number from 0 to 2", |t| (0.0..=2.0).contains(&t))?;
     let top_p = fields.number("top_p", "a number above 0 and at most 1", |p| p > 0.0 && p <= 1.0)?;
+    let min_p = fields.number("min_p", "a number from 0 to 1", |p| (0.0..=1.0).contains(&p))?;
     let top_k = match fields.take("top_k") {
         None => None,
         Some(value) => match value.as_i64() {
@@ -104,9 +137,50 @@ fn sampling(fields: &mut Fields) -> Result<Sampling, ApiError> {
         return Ok(Sampling::Greedy);
     }
     let top_p = top_p.map(|p| p as f32).filter(|p| *p != 1.0);
-    let sampling = Sampling::Seeded(Seeded { temperature: temperature as f32, top_k, top_p, seed: 0 });
+    let min_p = min_p.map(|p| p as f32).filter(|p| *p != 0.0);
+    let sampling = Sampling::Seeded(Seeded { top_k, top_p, min_p, ..Seeded::plain(temperature as f32, 0) });
     sampling.check().map_err(|e| ApiError::invalid(e.to_string()))?;
     Ok(sampling)
+}
+
+/// Bias and penalties.
+fn adjust(fields: &mut Fields) -> Result<Adjust, ApiError> {
+    let penalty = |fields: &mut Fields, name| {
+        let found = fields.number(name, "a number from -2 to 2", |p| (-2.0..=2.0).contains(&p))?;
+        Ok::<_, ApiError>(found.unwrap_or(0.0) as f32)
+    };
+    let presence = penalty(fields, "presence_penalty")?;
+    let frequency = penalty(fields, "frequency_penalty")?;
+    let wanted = "a number above 0 and at most 10";
+    let repetition = fields.number("repetition_penalty", wanted, |p| p > 0.0 && p <= 10.0)?.unwrap_or(1.0) as f32;
+    let adjust = Adjust { bias: bias(fields.take("logit_bias"))?, repetition, frequency, presence };
+    adjust.check().map_err(|e| ApiError::invalid(e.to_string()))?;
+    Ok(adjust)
+}
+
+/// `{"token id": number}`, ascending.
+fn bias(value: Option<Value>) -> Result<Vec<(u32, f32)>, ApiError> {
+    let refuse = |what: String| ApiError::param("logit_bias", what);
+    let Some(value) = value else { return Ok(Vec::new()) };
+    let Value::Object(all) = value else {
+        return Err(refuse("`logit_bias` is an object of token ids and numbers".into()));
+    };
+    if all.len() > MAX_BIASES {
+        return Err(refuse(format!("`logit_bias` has at most {MAX_BIASES} members")));
+    }
+    let mut biases = Vec::with_capacity(all.len());
+    for (name, value) in all {
+        // One spelling an id, so that none is named twice.
+        let id = name.parse::<u32>().ok().filter(|id| id.to_string() == name);
+        let bias = value.as_f64().filter(|b| (-100.0..=100.0).contains(b));
+        match (id, bias) {
+            (Some(id), Some(bias)) => biases.push((id, bias as f32)),
+            (None, _) => return Err(refuse("a name in `logit_bias` is no token id in decimal".into())),
+            (_, None) => return Err(refuse(format!("the bias of token {name} is a number from -100 to 100"))),
+        }
+    }
+    biases.sort_unstable_by_key(|(id, _)| *id);
+    Ok(biases)
 }
 
 /// A seed is any 64 bits; negative numbers are taken as their two's complement.
@@ -261,6 +335,47 @@ mod tests {
     }
 
     #[test]
+    fn logits_are_adjusted_as_asked() {
+        let asked = ask(r#"{"presence_penalty":-2,"frequency_penalty":0.5,"repetition_penalty":1.25,"min_p":0.25,
+            "logit_bias":{"7":-100,"3":0.5}}"#)
+        .unwrap();
+        let expected = Adjust { bias: vec![(3, 0.5), (7, -100.0)], repetition: 1.25, frequency: 0.5, presence: -2.0 };
+        assert_eq!(asked.adjust, expected);
+        assert!(matches!(asked.sampling, Sampling::Seeded(Seeded { min_p: Some(p), .. }) if p == 0.25));
+        let off =
+            ask(r#"{"presence_penalty":0,"frequency_penalty":null,"repetition_penalty":1,"min_p":0,"logit_bias":{}}"#);
+        let off = off.unwrap();
+        assert!(off.adjust.is_off());
+        assert!(matches!(off.sampling, Sampling::Seeded(Seeded { min_p: None, .. })));
+        // Greedy choice has no filters; penalties it has.
+        let greedy = ask(r#"{"temperature":0,"min_p":0.5,"presence_penalty":1}"#).unwrap();
+        assert_eq!((greedy.sampling, greedy.adjust.presence), (Sampling::Greedy, 1.0));
+        for bad in [
+            r#"{"presence_penalty":2.5}"#,
+            r#"{"presence_penalty":"1"}"#,
+            r#"{"frequency_penalty":-3}"#,
+            r#"{"repetition_penalty":0}"#,
+            r#"{"repetition_penalty":-1}"#,
+            r#"{"repetition_penalty":1e-60}"#,
+            r#"{"repetition_penalty":1e300}"#,
+            r#"{"min_p":1.5}"#,
+            r#"{"min_p":[0.5]}"#,
+            r#"{"logit_bias":[1]}"#,
+            r#"{"logit_bias":{"x":1}}"#,
+            r#"{"logit_bias":{"-1":1}}"#,
+            r#"{"logit_bias":{"+1":1}}"#,
+            r#"{"logit_bias":{"01":1}}"#,
+            r#"{"logit_bias":{"4294967296":1}}"#,
+            r#"{"logit_bias":{"1":101}}"#,
+            r#"{"logit_bias":{"1":null}}"#,
+        ] {
+            assert!(ask(bad).is_err(), "{bad}");
+        }
+        let many: Vec<String> = (0..1025).map(|i| format!("\"{i}\":1")).collect();
+        assert!(ask(&format!(r#"{{"logit_bias":{{{}}}}}"#, many.join(","))).is_err());
+    }
+
+    #[test]
     fn counts_have_limits() {
         for bad in [
             r#"{"n":0}"#,
@@ -268,7 +383,13 @@ mod tests {
             r#"{"n":-1}"#,
             r#"{"max_tokens":0}"#,
             r#"{"max_tokens":99999999999}"#,
-            r#"{"best_of":2}"#,
+            r#"{"best_of":0}"#,
+            r#"{"n":3,"best_of":2}"#,
+            r#"{"best_of":1000000}"#,
+            r#"{"best_of":2,"stream":true}"#,
+            r#"{"prompt_logprobs":21}"#,
+            r#"{"prompt_logprobs":-1}"#,
+            r#"{"prompt_logprobs":true}"#,
             r#"{"temperature":2.1}"#,
             r#"{"temperature":"hot"}"#,
             r#"{"top_p":0}"#,

@@ -2,20 +2,20 @@
 
 use std::sync::Arc;
 
+use axum::Extension;
 use axum::body::Body;
 use axum::extract::State;
 use axum::http::HeaderMap;
-use axum::response::{IntoResponse, Response};
-use axum::{Extension, Json};
+use axum::response::Response;
 use engine::chat::{MAX_MESSAGE_BYTES, Message};
+use engine::scores::Score;
 use serde_json::{Map, Value, json};
 
-use super::ask::Ask;
-use super::choices::{finish_reason, start};
-use super::completions::MAX_TOP_LOGPROBS;
+use super::answer::{self, Call};
+use super::ask::{Ask, MAX_TOP_LOGPROBS};
+use super::choices::{Choice, Made, Prompt, start};
 use super::error::ApiError;
 use super::fields::Fields;
-use super::stream::{self, usage};
 use super::{Client, Service, logprobs, system};
 use crate::worker::Token;
 
@@ -50,33 +50,14 @@ pub(super) async fn create(
     ask.logprobs = wanted.then(|| top.unwrap_or(0));
     fields.finish()?;
 
-    let prompt = prompt(&service, messages).await?;
-    let mut choices = start(&service, client, vec![prompt], &ask).await?;
+    let ids = prompt(&service, messages).await?;
+    // A rendered conversation is told to nobody.
+    let prompt = Prompt { ids, text: String::new() };
+    let choices = start(&service, client, vec![prompt], &ask).await?;
     let id = format!("chatcmpl-{}", choices.first().map_or("", |c| c.id.as_str()));
-    let shape = Shape { service: service.clone(), id, created: system::now() };
-    if ask.stream {
-        return Ok(stream::answer(service, client, choices, shape, ask.usage, wanted));
-    }
-    let (mut made, mut records, mut new) = (Vec::new(), Vec::new(), 0);
-    for (index, choice) in choices.iter_mut().enumerate() {
-        let done = choice.make().await?;
-        let reason = finish_reason(done.ended.finish)?;
-        new += done.tokens.len();
-        records.push(choice.record(&service, client, index, &done.ended));
-        let logprobs = match wanted {
-            false => Value::Null,
-            true => logprobs::chat(&service.model.tokenizer, &done.tokens)?,
-        };
-        let message = json!({"role": "assistant", "content": done.text, "refusal": null});
-        made.push(json!({"index": index, "message": message, "logprobs": logprobs, "finish_reason": reason}));
-    }
-    let prompt = choices.first().map_or(0, |c| c.prompt_tokens);
-    let mut answer = stream::Shape::chunk(&shape);
-    answer["object"] = json!("chat.completion");
-    answer["choices"] = Value::Array(made);
-    answer["usage"] = usage(prompt, new);
-    answer["lastbit"] = json!({"logged": service.origin.is_some(), "choices": records});
-    Ok(Json(answer).into_response())
+    let (logprobs, prompt_logprobs) = (ask.logprobs.is_some(), ask.prompt_logprobs);
+    let shape = Shape { service: service.clone(), id, created: system::now(), logprobs, prompt_logprobs };
+    Call { service, client, choices, ask, shape }.answer().await
 }
 
 /// The ids that the model's template makes of a conversation. A template is a foreign program: the renderer bounds it.
@@ -138,29 +119,59 @@ struct Shape {
     service: Arc<Service>,
     id: String,
     created: u64,
+    logprobs: bool,
+    prompt_logprobs: Option<u32>,
 }
 
-impl stream::Shape for Shape {
-    fn first(&self, index: usize) -> Option<Value> {
-        let delta = json!({"role": "assistant", "content": "", "refusal": null});
-        Some(json!({"index": index, "delta": delta, "logprobs": null, "finish_reason": null}))
+impl Shape {
+    fn logprobs(&self, tokens: &[Token]) -> Result<Value, ApiError> {
+        match self.logprobs {
+            true => logprobs::chat(&self.service.model.tokenizer, tokens),
+            false => Ok(Value::Null),
+        }
     }
 
-    fn piece(&self, index: usize, text: &str, tokens: &[Token], _: &mut usize) -> Result<Value, ApiError> {
-        let logprobs = if tokens.iter().any(|t| t.logprobs.is_some()) {
-            logprobs::chat(&self.service.model.tokenizer, tokens)?
-        } else {
-            Value::Null
-        };
-        Ok(json!({"index": index, "delta": {"content": text}, "logprobs": logprobs, "finish_reason": null}))
+    /// The member `prompt_logprobs`, where it was asked for.
+    fn of_prompt(&self, choice: &Choice, scores: &[Score]) -> Result<Option<Value>, ApiError> {
+        let tokens = logprobs::prompt(&choice.prompt.ids, scores);
+        let value = |top| logprobs::of_prompt(&self.service.model.tokenizer, &tokens, top);
+        self.prompt_logprobs.map(value).transpose()
     }
+}
 
-    fn last(&self, index: usize, reason: &str) -> Value {
-        json!({"index": index, "delta": {}, "logprobs": null, "finish_reason": reason})
-    }
+impl answer::Shape for Shape {
+    const WHOLE: &'static str = "chat.completion";
 
-    fn chunk(&self) -> Value {
+    fn common(&self) -> Value {
         json!({"id": self.id, "object": "chat.completion.chunk", "created": self.created, "model": self.service.model.name})
+    }
+
+    fn whole(&self, choice: &Choice, made: &Made) -> Result<Value, ApiError> {
+        let message = json!({"role": "assistant", "content": made.text, "refusal": null});
+        let mut whole = json!({"message": message, "logprobs": self.logprobs(&made.tokens)?});
+        if let Some(prompt) = self.of_prompt(choice, &made.scores)? {
+            whole["prompt_logprobs"] = prompt;
+        }
+        Ok(whole)
+    }
+
+    fn first(&self) -> Option<Value> {
+        let delta = json!({"role": "assistant", "content": "", "refusal": null});
+        Some(json!({"delta": delta, "logprobs": null, "finish_reason": null}))
+    }
+
+    fn prompt(&self, choice: &Choice, scores: &[Score], _: &mut usize) -> Result<Option<Value>, ApiError> {
+        let of_prompt = self.of_prompt(choice, scores)?;
+        Ok(of_prompt.map(|p| json!({"delta": {}, "logprobs": null, "prompt_logprobs": p, "finish_reason": null})))
+    }
+
+    fn piece(&self, text: &str, tokens: &[Token], _: &mut usize) -> Result<Value, ApiError> {
+        let logprobs = if tokens.is_empty() { Value::Null } else { self.logprobs(tokens)? };
+        Ok(json!({"delta": {"content": text}, "logprobs": logprobs, "finish_reason": null}))
+    }
+
+    fn last(&self) -> Value {
+        json!({"delta": {}, "logprobs": null})
     }
 }
 

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use engine::batch::Finish;
+use engine::scores::Score;
 use serde_json::{Value, json};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
@@ -12,13 +13,19 @@ use super::{Client, Service};
 use crate::text::TextStream;
 use crate::worker::{Ended, Event, Failure, Job, Token};
 
+/// A prompt.
+pub(super) struct Prompt {
+    pub ids: Vec<u32>,
+    pub text: String,
+}
+
 /// A choice that is being made. Dropping it withdraws it.
 pub(super) struct Choice {
     /// Its id in records.
     pub id: String,
     pub nonce: String,
     pub seed: Option<u64>,
-    pub prompt_tokens: usize,
+    pub prompt: Arc<Prompt>,
     pub text: TextStream,
     pub events: UnboundedReceiver<Event>,
 }
@@ -27,29 +34,49 @@ pub(super) struct Choice {
 pub(super) struct Made {
     pub text: String,
     pub tokens: Vec<Token>,
+    /// Of the prompt's tokens from the second on, if that was asked for.
+    pub scores: Vec<Score>,
     pub ended: Ended,
+}
+
+impl Made {
+    /// Mean log-probability of the tokens, in f64 and their order; what choices are ranked by.
+    pub fn likelihood(&self) -> f64 {
+        let known = self.tokens.iter().filter_map(|t| t.logprobs.as_ref());
+        let mut sum = 0.0;
+        for score in known {
+            sum += f64::from(score.token.value());
+        }
+        sum / self.tokens.len().max(1) as f64
+    }
 }
 
 /// Hands every prompt's choices to the engine, all or none. They are numbered prompt by prompt.
 pub(super) async fn start(
     service: &Arc<Service>,
     client: Client,
-    prompts: Vec<Vec<u32>>,
+    prompts: Vec<Prompt>,
     ask: &Ask,
 ) -> Result<Vec<Choice>, ApiError> {
     service.admits()?;
     let (limits, config) = (&service.config.limits, &service.model.config);
-    let total = u32::try_from(prompts.len()).unwrap_or(u32::MAX).saturating_mul(ask.n);
+    let total = u32::try_from(prompts.len()).unwrap_or(u32::MAX).saturating_mul(ask.best_of);
     let most = limits.choices.min(limits.queue);
     if total > most {
         let message = format!("{total} choices are asked for; one call may ask for {most}");
-        return Err(ApiError::param("n", message));
+        return Err(ApiError::param(if ask.best_of > ask.n { "best_of" } else { "n" }, message));
+    }
+    if let Some((id, _)) = ask.adjust.bias.iter().find(|(id, _)| *id >= config.vocab_size) {
+        let message = format!("token {id} is beyond the vocabulary of {}", config.vocab_size);
+        return Err(ApiError::param("logit_bias", message));
     }
     let mut requests = Vec::with_capacity(total as usize);
     for prompt in prompts {
-        let new = room(service, &prompt, ask.max_new_tokens)?;
-        for _ in 0..ask.n {
-            requests.push(ask.request(prompt.clone(), new, &config.eos, client.0));
+        let new = room(service, &prompt.ids, ask.max_new_tokens)?;
+        let prompt = Arc::new(prompt);
+        for _ in 0..ask.best_of {
+            let request = ask.request(prompt.ids.clone(), new, &config.eos, client.0);
+            requests.push((prompt.clone(), request));
         }
     }
     let Some(places) = service.handle.places(total) else {
@@ -57,25 +84,31 @@ pub(super) async fn start(
         return Err(ApiError::busy(limits.queue));
     };
     let mut waiting = Vec::with_capacity(requests.len());
-    for ((number, request), place) in (0u32..).zip(requests).zip(places) {
+    for ((number, (prompt, request)), place) in (0u32..).zip(requests).zip(places) {
         let (events, heard) = unbounded_channel();
-        let prompt_tokens = request.prompt.len();
-        let seed = ask.seed_of(number % ask.n);
-        let job = Job { request, seed, nonce: ask.nonce.clone(), logprobs: ask.logprobs, events, place };
+        let job = Job {
+            request,
+            seed: ask.seed_of(number % ask.best_of),
+            nonce: ask.nonce.clone(),
+            logprobs: ask.scored_output(),
+            prompt_logprobs: ask.scored_prompt(),
+            events,
+            place,
+        };
         if !service.handle.submit(job) {
             return Err(gone());
         }
-        waiting.push((prompt_tokens, heard));
+        waiting.push((prompt, heard));
     }
     let mut choices = Vec::with_capacity(waiting.len());
-    for (prompt_tokens, mut events) in waiting {
+    for (prompt, mut events) in waiting {
         let (id, seed) = match events.recv().await {
             Some(Event::Accepted { id, seed }) => (id, seed),
             Some(Event::Failed(failure)) => return Err(failure.into()),
             _ => return Err(gone()),
         };
         let text = TextStream::new(service.model.tokenizer.clone(), ask.stop.clone());
-        choices.push(Choice { id, nonce: ask.nonce.clone(), seed, prompt_tokens, text, events });
+        choices.push(Choice { id, nonce: ask.nonce.clone(), seed, prompt, text, events });
     }
     Ok(choices)
 }
@@ -117,7 +150,7 @@ fn room(service: &Service, prompt: &[u32], wanted: Option<u32>) -> Result<u32, A
 impl Choice {
     /// Waits for the end.
     pub async fn make(&mut self) -> Result<Made, ApiError> {
-        let (mut text, mut tokens) = (String::new(), Vec::new());
+        let (mut text, mut tokens, mut scores) = (String::new(), Vec::new(), Vec::new());
         loop {
             match self.events.recv().await {
                 Some(Event::Token(token)) => {
@@ -126,8 +159,9 @@ impl Choice {
                 }
                 Some(Event::Ended(ended)) => {
                     text += &self.text.finish()?;
-                    return Ok(Made { text, tokens, ended });
+                    return Ok(Made { text, tokens, scores, ended });
                 }
+                Some(Event::Prompt(more)) => scores.extend(more),
                 Some(Event::Failed(failure)) => return Err(failure.into()),
                 Some(Event::Accepted { .. }) => {}
                 None => return Err(gone()),
@@ -136,7 +170,7 @@ impl Choice {
     }
 
     /// What an answer says of where the choice is on record.
-    pub fn record(&self, service: &Service, client: Client, index: usize, ended: &Ended) -> Value {
+    pub fn record(&self, service: &Service, client: Client, index: Option<usize>, ended: &Ended) -> Value {
         if let Some(place) = &ended.place {
             service.receipts.add(&self.id, client, place.clone());
         }

@@ -2,28 +2,28 @@
 
 use std::sync::Arc;
 
+use axum::Extension;
 use axum::body::Body;
 use axum::extract::State;
 use axum::http::HeaderMap;
-use axum::response::{IntoResponse, Response};
-use axum::{Extension, Json};
+use axum::response::Response;
+use engine::scores::Score;
 use serde_json::{Value, json};
 
-use super::ask::Ask;
-use super::choices::{finish_reason, start};
+use super::answer::{self, Call};
+use super::ask::{Ask, MAX_TOP_LOGPROBS};
+use super::choices::{Choice, Made, Prompt, start};
 use super::error::ApiError;
 use super::fields::Fields;
-use super::stream::{self, usage};
-use super::{Client, Service, logprobs, system};
+use super::logprobs::{self, Scored};
+use super::{Client, Service, system};
 use crate::worker::Token;
 
 /// Most tokens where none are stated, as OpenAI has it.
 const DEFAULT_NEW_TOKENS: u32 = 16;
-/// Most likely tokens that can be named.
-pub(super) const MAX_TOP_LOGPROBS: u32 = 20;
 
 /// A prompt as it came.
-enum Prompt {
+enum Asked {
     Text(String),
     Ids(Vec<u32>),
 }
@@ -42,6 +42,7 @@ pub(super) async fn create(
     let mut ask = Ask::take(&mut fields, &headers, &service.config.limits)?;
     ask.max_new_tokens.get_or_insert(DEFAULT_NEW_TOKENS);
     ask.logprobs = fields.count("logprobs", 0, MAX_TOP_LOGPROBS)?;
+    ask.echo = fields.bool("echo")?.unwrap_or(false);
     fields.finish()?;
     if prompts.len() > service.config.limits.choices as usize {
         let message = format!("{} prompts; one call may have {}", prompts.len(), service.config.limits.choices);
@@ -50,50 +51,32 @@ pub(super) async fn create(
     let mut encoded = Vec::with_capacity(prompts.len());
     for prompt in prompts {
         encoded.push(match prompt {
-            Prompt::Ids(ids) => ids,
-            Prompt::Text(text) => system::encode(&service, text).await?,
+            Asked::Ids(ids) if ask.echo => Prompt { text: service.model.tokenizer.decode(&ids)?, ids },
+            Asked::Ids(ids) => Prompt { text: String::new(), ids },
+            Asked::Text(text) => Prompt { ids: system::encode(&service, text.clone()).await?, text },
         });
     }
-    let mut choices = start(&service, client, encoded, &ask).await?;
+    let choices = start(&service, client, encoded, &ask).await?;
     let id = format!("cmpl-{}", choices.first().map_or("", |c| c.id.as_str()));
-    let shape = Shape { service: service.clone(), id, created: system::now() };
-    if ask.stream {
-        return Ok(stream::answer(service, client, choices, shape, ask.usage, ask.logprobs.is_some()));
-    }
-    let (mut made, mut records, mut new) = (Vec::new(), Vec::new(), 0);
-    for (index, choice) in choices.iter_mut().enumerate() {
-        let done = choice.make().await?;
-        let reason = finish_reason(done.ended.finish)?;
-        new += done.tokens.len();
-        records.push(choice.record(&service, client, index, &done.ended));
-        let logprobs = match ask.logprobs {
-            None => Value::Null,
-            Some(_) => logprobs::completion(&service.model.tokenizer, &done.tokens, &mut 0)?,
-        };
-        made.push(json!({"index": index, "text": done.text, "logprobs": logprobs, "finish_reason": reason}));
-    }
-    let prompt = choices.iter().map(|c| c.prompt_tokens).sum();
-    let mut answer = stream::Shape::chunk(&shape);
-    answer["choices"] = Value::Array(made);
-    answer["usage"] = usage(prompt, new);
-    answer["lastbit"] = json!({"logged": service.origin.is_some(), "choices": records});
-    Ok(Json(answer).into_response())
+    let (logprobs, prompt_logprobs, echo) = (ask.logprobs, ask.prompt_logprobs, ask.echo);
+    let shape = Shape { service: service.clone(), id, created: system::now(), logprobs, prompt_logprobs, echo };
+    Call { service, client, choices, ask, shape }.answer().await
 }
 
-fn prompts(value: Option<Value>) -> Result<Vec<Prompt>, ApiError> {
+fn prompts(value: Option<Value>) -> Result<Vec<Asked>, ApiError> {
     let refuse = || ApiError::param("prompt", "`prompt` is a string, a list of token ids, or a list of either");
     let ids = |all: &[Value]| -> Option<Vec<u32>> {
         all.iter().map(|v| v.as_u64().and_then(|n| u32::try_from(n).ok())).collect()
     };
     match value {
-        Some(Value::String(text)) => Ok(vec![Prompt::Text(text)]),
+        Some(Value::String(text)) => Ok(vec![Asked::Text(text)]),
         Some(Value::Array(all)) if all.is_empty() => Err(refuse()),
-        Some(Value::Array(all)) if all[0].is_number() => Ok(vec![Prompt::Ids(ids(&all).ok_or_else(refuse)?)]),
+        Some(Value::Array(all)) if all[0].is_number() => Ok(vec![Asked::Ids(ids(&all).ok_or_else(refuse)?)]),
         Some(Value::Array(all)) => all
             .into_iter()
             .map(|one| match one {
-                Value::String(text) => Ok(Prompt::Text(text)),
-                Value::Array(inner) => ids(&inner).map(Prompt::Ids).ok_or_else(refuse),
+                Value::String(text) => Ok(Asked::Text(text)),
+                Value::Array(inner) => ids(&inner).map(Asked::Ids).ok_or_else(refuse),
                 _ => Err(refuse()),
             })
             .collect(),
@@ -105,27 +88,73 @@ struct Shape {
     service: Arc<Service>,
     id: String,
     created: u64,
+    logprobs: Option<u32>,
+    prompt_logprobs: Option<u32>,
+    echo: bool,
 }
 
-impl stream::Shape for Shape {
-    fn first(&self, _: usize) -> Option<Value> {
+impl Shape {
+    fn logprobs(&self, tokens: &[Scored<'_>], offset: &mut usize) -> Result<Value, ApiError> {
+        match self.logprobs {
+            Some(top) => logprobs::completion(&self.service.model.tokenizer, tokens, top, offset),
+            None => Ok(Value::Null),
+        }
+    }
+
+    /// The member `prompt_logprobs`, where it was asked for.
+    fn of_prompt(&self, choice: &mut Value, tokens: &[Scored<'_>]) -> Result<(), ApiError> {
+        if let Some(top) = self.prompt_logprobs {
+            choice["prompt_logprobs"] = logprobs::of_prompt(&self.service.model.tokenizer, tokens, top)?;
+        }
+        Ok(())
+    }
+}
+
+impl answer::Shape for Shape {
+    const WHOLE: &'static str = "text_completion";
+
+    fn common(&self) -> Value {
+        json!({"id": self.id, "object": "text_completion", "created": self.created, "model": self.service.model.name})
+    }
+
+    fn whole(&self, choice: &Choice, made: &Made) -> Result<Value, ApiError> {
+        let prompt = logprobs::prompt(&choice.prompt.ids, &made.scores);
+        let mut tokens = logprobs::chosen(&made.tokens);
+        let mut text = made.text.clone();
+        if self.echo {
+            tokens = [prompt.clone(), tokens].concat();
+            text.insert_str(0, &choice.prompt.text);
+        }
+        let mut whole = json!({"text": text, "logprobs": self.logprobs(&tokens, &mut 0)?});
+        self.of_prompt(&mut whole, &prompt)?;
+        Ok(whole)
+    }
+
+    fn first(&self) -> Option<Value> {
         None
     }
 
-    fn piece(&self, index: usize, text: &str, tokens: &[Token], offset: &mut usize) -> Result<Value, ApiError> {
-        let logprobs = if tokens.iter().any(|t| t.logprobs.is_some()) {
-            logprobs::completion(&self.service.model.tokenizer, tokens, offset)?
-        } else {
-            Value::Null
+    fn prompt(&self, choice: &Choice, scores: &[Score], offset: &mut usize) -> Result<Option<Value>, ApiError> {
+        if !self.echo && self.prompt_logprobs.is_none() {
+            return Ok(None);
+        }
+        let tokens = logprobs::prompt(&choice.prompt.ids, scores);
+        let (text, logprobs) = match self.echo {
+            true => (choice.prompt.text.as_str(), self.logprobs(&tokens, offset)?),
+            false => ("", Value::Null),
         };
-        Ok(json!({"index": index, "text": text, "logprobs": logprobs, "finish_reason": null}))
+        let mut piece = json!({"text": text, "logprobs": logprobs, "finish_reason": null});
+        self.of_prompt(&mut piece, &tokens)?;
+        Ok(Some(piece))
     }
 
-    fn last(&self, index: usize, reason: &str) -> Value {
-        json!({"index": index, "text": "", "logprobs": null, "finish_reason": reason})
+    fn piece(&self, text: &str, tokens: &[Token], offset: &mut usize) -> Result<Value, ApiError> {
+        let tokens = logprobs::chosen(tokens);
+        let logprobs = if tokens.is_empty() { Value::Null } else { self.logprobs(&tokens, offset)? };
+        Ok(json!({"text": text, "logprobs": logprobs, "finish_reason": null}))
     }
 
-    fn chunk(&self) -> Value {
-        json!({"id": self.id, "object": "text_completion", "created": self.created, "model": self.service.model.name})
+    fn last(&self) -> Value {
+        json!({"text": "", "logprobs": null})
     }
 }

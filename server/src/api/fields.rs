@@ -11,12 +11,7 @@ const IDLE: [&str; 5] = ["user", "safety_identifier", "metadata", "prompt_cache_
 type IsOff = fn(&Value) -> bool;
 
 /// Members that other services know and this one does not compute. They may be there with a value that switches them off.
-const OFF: [(&str, IsOff); 24] = [
-    ("presence_penalty", is_zero),
-    ("frequency_penalty", is_zero),
-    ("repetition_penalty", is_one),
-    ("min_p", is_zero),
-    ("logit_bias", is_empty),
+const OFF: [(&str, IsOff); 19] = [
     ("echo", is_false),
     ("suffix", is_empty),
     ("tools", is_empty),
@@ -120,14 +115,6 @@ fn never(_: &Value) -> bool {
     false
 }
 
-fn is_zero(value: &Value) -> bool {
-    value.as_f64() == Some(0.0)
-}
-
-fn is_one(value: &Value) -> bool {
-    value.as_f64() == Some(1.0)
-}
-
 fn is_false(value: &Value) -> bool {
     *value == Value::Bool(false)
 }
@@ -170,13 +157,13 @@ mod tests {
         for good in [
             "{}",
             r#"{"user":"x","metadata":{"a":1}}"#,
-            r#"{"presence_penalty":0,"frequency_penalty":0.0,"logit_bias":{},"tools":[],"tool_choice":"none"}"#,
+            r#"{"tools":[],"tool_choice":"none"}"#,
             r#"{"response_format":{"type":"text"},"echo":false,"functions":null,"anything":null}"#,
         ] {
             assert_eq!(finish(good), Ok(()), "{good}");
         }
         for bad in [
-            r#"{"presence_penalty":0.1}"#,
+            r#"{"echo":true}"#,
             r#"{"tools":[{}]}"#,
             r#"{"response_format":{"type":"json_object"}}"#,
             r#"{"audio":{}}"#,

@@ -2,12 +2,27 @@
 //!
 //! A decimal is the shortest text of the f32's exact value. The members `bits`, `id` and those in `lastbit_` are additions.
 
+use engine::scores::Score;
 use engine::tokenizer::Tokenizer;
 use record::F32Bits;
 use serde_json::{Map, Value, json};
 
 use super::error::ApiError;
-use crate::worker::{Token, TokenLogprobs};
+use crate::worker::Token;
+
+/// A token with what is known of it; of a prompt's first token nothing is.
+pub(super) type Scored<'a> = (u32, Option<&'a Score>);
+
+/// The chosen tokens whose log-probabilities are known.
+pub(super) fn chosen(tokens: &[Token]) -> Vec<Scored<'_>> {
+    tokens.iter().filter(|t| t.logprobs.is_some()).map(|t| (t.id, t.logprobs.as_ref())).collect()
+}
+
+/// A prompt's tokens; `scores` begin with the second.
+pub(super) fn prompt<'a>(ids: &[u32], scores: &'a [Score]) -> Vec<Scored<'a>> {
+    let known = std::iter::once(None).chain(scores.iter().map(Some));
+    ids.iter().copied().zip(known).collect()
+}
 
 /// A token's text: what it decodes to alone, or its piece where that is no text.
 fn text(tokenizer: &Tokenizer, id: u32) -> Result<(String, Option<Vec<u8>>), ApiError> {
@@ -35,8 +50,9 @@ pub(super) fn chat(tokenizer: &Tokenizer, tokens: &[Token]) -> Result<Value, Api
         })
     };
     let mut content = Vec::with_capacity(tokens.len());
-    for (token, found) in known(tokens) {
-        let mut entry = one(token.id, found.chosen)?;
+    for (id, score) in chosen(tokens) {
+        let Some(found) = score else { continue };
+        let mut entry = one(id, found.token)?;
         let top = found.top.iter().map(|(id, bits)| one(*id, *bits)).collect::<Result<Vec<_>, _>>()?;
         entry.insert("top_logprobs".into(), json!(top));
         content.push(Value::Object(entry));
@@ -44,25 +60,35 @@ pub(super) fn chat(tokenizer: &Tokenizer, tokens: &[Token]) -> Result<Value, Api
     Ok(json!({"content": content, "refusal": null}))
 }
 
-/// `logprobs` of a completion choice; `offset` counts the characters of text before these tokens and is moved on.
-pub(super) fn completion(tokenizer: &Tokenizer, tokens: &[Token], offset: &mut usize) -> Result<Value, ApiError> {
+/// `logprobs` of a completion choice, with at most `top` tokens a place; `offset` counts the characters of text before these tokens and is
+/// moved on.
+pub(super) fn completion(
+    tokenizer: &Tokenizer,
+    tokens: &[Scored<'_>],
+    top: u32,
+    offset: &mut usize,
+) -> Result<Value, ApiError> {
     let (mut texts, mut decimals, mut tops, mut offsets) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     let (mut ids, mut bits, mut top_bits) = (Vec::new(), Vec::new(), Vec::new());
-    for (token, found) in known(tokens) {
-        let (own, decoded) = text(tokenizer, token.id)?;
+    for (id, score) in tokens {
+        let (own, decoded) = text(tokenizer, *id)?;
         offsets.push(*offset);
         *offset += decoded.map_or(0, |_| own.chars().count());
         texts.push(own);
-        decimals.push(decimal(found.chosen));
-        ids.push(token.id);
-        bits.push(found.chosen);
-        let mut top = Map::new();
-        for (id, value) in &found.top {
-            // Two ids may have one text; the likelier one keeps it.
-            top.entry(text(tokenizer, *id)?.0).or_insert_with(|| json!(decimal(*value)));
-        }
-        tops.push(top);
-        top_bits.push(found.top.iter().map(|(id, value)| json!([id, value])).collect::<Vec<_>>());
+        ids.push(*id);
+        decimals.push(score.map(|s| decimal(s.token)));
+        bits.push(score.map(|s| s.token));
+        let likely = score.map(|s| s.top.get(..top as usize).unwrap_or(&s.top));
+        let named = |likely: &[(u32, F32Bits)]| -> Result<Map<String, Value>, ApiError> {
+            let mut all = Map::new();
+            for (id, value) in likely {
+                // Two ids may have one text; the likelier one keeps it.
+                all.entry(text(tokenizer, *id)?.0).or_insert_with(|| json!(decimal(*value)));
+            }
+            Ok(all)
+        };
+        tops.push(likely.map(named).transpose()?);
+        top_bits.push(likely.map(|l| l.iter().map(|(id, value)| json!([id, value])).collect::<Vec<_>>()));
     }
     Ok(json!({
         "tokens": texts, "token_logprobs": decimals, "top_logprobs": tops, "text_offset": offsets,
@@ -70,8 +96,23 @@ pub(super) fn completion(tokenizer: &Tokenizer, tokens: &[Token], offset: &mut u
     }))
 }
 
-fn known(tokens: &[Token]) -> impl Iterator<Item = (&Token, &TokenLogprobs)> {
-    tokens.iter().filter_map(|t| Some((t, t.logprobs.as_ref()?)))
+/// `prompt_logprobs`: for each token of the prompt an object of ids, the token's own and the `top` most likely ones; null for the first.
+pub(super) fn of_prompt(tokenizer: &Tokenizer, tokens: &[Scored<'_>], top: u32) -> Result<Value, ApiError> {
+    let mut all = Vec::with_capacity(tokens.len());
+    for (id, score) in tokens {
+        let Some(score) = score else {
+            all.push(Value::Null);
+            continue;
+        };
+        let mut place = Map::new();
+        for (id, bits) in score.top.iter().take(top as usize).chain([&(*id, score.token)]) {
+            let (token, _) = text(tokenizer, *id)?;
+            let entry = json!({"logprob": decimal(*bits), "decoded_token": token, "bits": bits});
+            place.insert(id.to_string(), entry);
+        }
+        all.push(Value::Object(place));
+    }
+    Ok(Value::Array(all))
 }
 
 #[cfg(test)]
@@ -83,14 +124,20 @@ mod tests {
         let tokenizer = engine::model::embedded().unwrap().tokenizer;
         let id = tokenizer.encode(" LORD").unwrap().last().copied().unwrap();
         let half = F32Bits::new(-0.5);
-        let logprobs = TokenLogprobs { chosen: half, top: vec![(id, half)] };
-        let tokens = [Token { id, logprobs: Some(logprobs) }];
+        let score = Score { token: half, top: vec![(id, half), (1, half)] };
+        let tokens = [Token { id, logprobs: Some(score.clone()) }];
         let chat = chat(&tokenizer, &tokens).unwrap();
         assert_eq!((&chat["content"][0]["bits"], &chat["content"][0]["logprob"]), (&json!("bf000000"), &json!(-0.5)));
         assert_eq!(chat["content"][0]["top_logprobs"][0]["id"], json!(id));
         let mut offset = 3;
-        let completion = completion(&tokenizer, &tokens, &mut offset).unwrap();
+        let completion = completion(&tokenizer, &chosen(&tokens), 1, &mut offset).unwrap();
         assert_eq!((&completion["lastbit_bits"][0], &completion["text_offset"][0]), (&json!("bf000000"), &json!(3)));
+        assert_eq!(completion["lastbit_top"][0], json!([[id, "bf000000"]]));
         assert!(offset > 3);
+        let scores = [score];
+        let of_prompt = of_prompt(&tokenizer, &prompt(&[5, id], &scores), 2).unwrap();
+        assert_eq!(of_prompt[0], Value::Null);
+        assert_eq!(of_prompt[1][&id.to_string()]["bits"], json!("bf000000"));
+        assert_eq!(of_prompt[1].as_object().unwrap().len(), 2);
     }
 }

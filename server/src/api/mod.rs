@@ -1,5 +1,6 @@
 //! The HTTP interface: what OpenAI's clients speak, and where a call is on record.
 
+mod answer;
 mod ask;
 mod chat;
 mod choices;
@@ -18,7 +19,7 @@ use std::time::Instant;
 use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::extract::{Request, State};
-use axum::http::{HeaderMap, header};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
@@ -32,6 +33,9 @@ use crate::config::Config;
 use crate::keys::ApiKeys;
 use crate::worker::Handle;
 
+/// Says with every answer of a faulty engine what goes wrong on purpose.
+const FAULTS_HEADER: HeaderName = HeaderName::from_static("x-lastbit-faults");
+
 /// What every call can see.
 pub(crate) struct Service {
     pub handle: Handle,
@@ -40,6 +44,8 @@ pub(crate) struct Service {
     pub keys: ApiKeys,
     /// The log's name; none when nothing is logged.
     pub origin: Option<String>,
+    /// What goes wrong on purpose.
+    pub faults: Option<String>,
     /// Ids of special tokens that the tokenizer puts before a text.
     pub added_special: Vec<u32>,
     /// When the service started, in seconds since 1970.
@@ -127,7 +133,10 @@ async fn authenticate(State(service): State<Arc<Service>>, mut request: Request,
 /// Counts and logs answers. Neither bodies nor keys enter the log.
 async fn account(State(service): State<Arc<Service>>, request: Request, next: Next) -> Response {
     let (begun, method, path) = (Instant::now(), request.method().clone(), request.uri().path().to_owned());
-    let response = next.run(request).await;
+    let mut response = next.run(request).await;
+    if let Some(faults) = service.faults.as_deref().and_then(|f| HeaderValue::from_str(f).ok()) {
+        response.headers_mut().insert(FAULTS_HEADER, faults);
+    }
     let status = response.status().as_u16();
     if let Some(class) = service.handle.metrics.answers.get(usize::from(status / 100)) {
         class.add(1);

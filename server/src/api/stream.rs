@@ -2,71 +2,53 @@
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
-use std::sync::Arc;
 use std::time::Duration;
 
 use axum::response::sse::{self, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
+use engine::scores::Score;
 use futures_util::StreamExt as _;
 use futures_util::stream::{self, BoxStream, SelectAll};
 use serde_json::{Value, json};
 
+use super::answer::{Call, Shape, usage};
 use super::choices::{Choice, finish_reason, gone};
 use super::error::ApiError;
-use super::{Client, Service};
-use crate::worker::{Event, Token};
-
-/// How a call words its pieces.
-pub(super) trait Shape: Send + Sync + 'static {
-    /// Sent before a choice's first piece.
-    fn first(&self, index: usize) -> Option<Value>;
-    /// A choice's piece of text with the tokens it came with; `offset` counts characters of the choice's text.
-    fn piece(&self, index: usize, text: &str, tokens: &[Token], offset: &mut usize) -> Result<Value, ApiError>;
-    /// A choice's end.
-    fn last(&self, index: usize, reason: &str) -> Value;
-    /// The members that every chunk has.
-    fn chunk(&self) -> Value;
-}
+use crate::worker::Event;
 
 struct Telling<S> {
-    service: Arc<Service>,
-    client: Client,
-    shape: S,
+    call: Call<S>,
     events: SelectAll<BoxStream<'static, (usize, Event)>>,
-    choices: Vec<Told>,
-    usage: bool,
+    told: Vec<Told>,
     ready: VecDeque<sse::Event>,
     done: bool,
 }
 
-/// A choice that is told piece by piece.
+/// How far a choice has been told.
+#[derive(Clone, Default)]
 struct Told {
-    choice: Choice,
     offset: usize,
     tokens: usize,
-    logprobs: bool,
+    /// Of its prompt, until the first token comes.
+    scores: Vec<Score>,
     ended: bool,
 }
 
 /// Streams choices. When the client goes away, they are withdrawn.
-pub(super) fn answer<S: Shape>(
-    service: Arc<Service>,
-    client: Client,
-    mut choices: Vec<Choice>,
-    shape: S,
-    usage: bool,
-    logprobs: bool,
-) -> Response {
+pub(super) fn answer<S: Shape>(mut call: Call<S>) -> Response {
     let listen = |(index, choice): (usize, &mut Choice)| {
         let (_, nobody) = tokio::sync::mpsc::unbounded_channel();
         let mut events = std::mem::replace(&mut choice.events, nobody);
         stream::poll_fn(move |cx| events.poll_recv(cx)).map(move |event| (index, event)).boxed()
     };
-    let events = stream::select_all(choices.iter_mut().enumerate().map(listen));
-    let ready = (0..choices.len()).filter_map(|i| Some(data(&merged(&shape, shape.first(i)?)))).collect();
-    let told = |choice| Told { choice, offset: 0, tokens: 0, logprobs, ended: false };
-    let choices = choices.into_iter().map(told).collect();
-    let telling = Telling { service, client, shape, events, choices, usage, ready, done: false };
+    let events = stream::select_all(call.choices.iter_mut().enumerate().map(listen));
+    let told = vec![Told::default(); call.choices.len()];
+    let mut telling = Telling { call, events, told, ready: VecDeque::new(), done: false };
+    for index in 0..telling.told.len() {
+        if let Some(first) = telling.call.shape.first() {
+            telling.tell(index, first, None);
+        }
+    }
     let body = stream::unfold(telling, |mut telling| async move {
         let event = telling.next().await?;
         Some((Ok::<_, Infallible>(event), telling))
@@ -94,63 +76,78 @@ impl<S: Shape> Telling<S> {
     }
 
     fn hear(&mut self, heard: Option<(usize, Event)>) -> Result<(), ApiError> {
-        let Some((index, event)) = heard else {
-            if self.choices.iter().any(|c| !c.ended) {
-                return Err(gone());
-            }
-            if self.usage {
-                let prompt: usize = self.choices.iter().map(|c| c.choice.prompt_tokens).sum();
-                let new: usize = self.choices.iter().map(|c| c.tokens).sum();
-                let mut chunk = self.shape.chunk();
-                chunk["choices"] = json!([]);
-                chunk["usage"] = usage(prompt, new);
-                self.ready.push_back(data(&chunk));
-            }
-            self.ready.push_back(sse::Event::default().data("[DONE]"));
-            self.done = true;
-            return Ok(());
-        };
-        let told = &mut self.choices[index];
+        let Some((index, event)) = heard else { return self.finish() };
         match event {
             Event::Accepted { .. } => {}
+            Event::Prompt(scores) => self.told[index].scores.extend(scores),
             Event::Token(token) => {
-                told.tokens += 1;
-                let text = told.choice.text.push(token.id)?;
-                if !text.is_empty() || told.logprobs {
-                    let piece = self.shape.piece(index, &text, &[token], &mut told.offset)?;
-                    self.ready.push_back(data(&merged(&self.shape, piece)));
+                self.begin(index)?;
+                self.told[index].tokens += 1;
+                let text = self.call.choices[index].text.push(token.id)?;
+                if !text.is_empty() || token.logprobs.is_some() {
+                    let piece = self.call.shape.piece(&text, &[token], &mut self.told[index].offset)?;
+                    self.tell(index, piece, None);
                 }
             }
             Event::Ended(ended) => {
-                told.ended = true;
+                self.told[index].ended = true;
                 let reason = finish_reason(ended.finish)?;
-                let text = told.choice.text.finish()?;
+                let choice = &mut self.call.choices[index];
+                let text = choice.text.finish()?;
+                let record = choice.record(&self.call.service, self.call.client, Some(index), &ended);
                 if !text.is_empty() {
-                    let piece = self.shape.piece(index, &text, &[], &mut told.offset)?;
-                    self.ready.push_back(data(&merged(&self.shape, piece)));
+                    let piece = self.call.shape.piece(&text, &[], &mut self.told[index].offset)?;
+                    self.tell(index, piece, None);
                 }
-                let record = told.choice.record(&self.service, self.client, index, &ended);
-                let mut chunk = merged(&self.shape, self.shape.last(index, reason));
-                chunk["lastbit"] = json!({"logged": self.service.origin.is_some(), "choices": [record]});
-                self.ready.push_back(data(&chunk));
+                let mut last = self.call.shape.last();
+                last["finish_reason"] = json!(reason);
+                self.tell(index, last, Some(record));
             }
             Event::Failed(failure) => return Err(failure.into()),
         }
         Ok(())
     }
-}
 
-fn merged<S: Shape>(shape: &S, choice: Value) -> Value {
-    let mut chunk = shape.chunk();
-    chunk["choices"] = json!([choice]);
-    chunk
+    /// Before the first token: what is to be told of the prompt.
+    fn begin(&mut self, index: usize) -> Result<(), ApiError> {
+        let told = &mut self.told[index];
+        if told.tokens == 0 {
+            let scores = std::mem::take(&mut told.scores);
+            let prompt = self.call.shape.prompt(&self.call.choices[index], &scores, &mut told.offset)?;
+            if let Some(prompt) = prompt {
+                self.tell(index, prompt, None);
+            }
+        }
+        Ok(())
+    }
+
+    /// After the last event.
+    fn finish(&mut self) -> Result<(), ApiError> {
+        if self.told.iter().any(|t| !t.ended) {
+            return Err(gone());
+        }
+        if self.call.ask.usage {
+            let mut chunk = self.call.shape.common();
+            chunk["choices"] = json!([]);
+            chunk["usage"] = usage(self.call.prompt_tokens(), self.told.iter().map(|t| t.tokens).sum());
+            self.ready.push_back(data(&chunk));
+        }
+        self.ready.push_back(sse::Event::default().data("[DONE]"));
+        self.done = true;
+        Ok(())
+    }
+
+    fn tell(&mut self, index: usize, mut choice: Value, record: Option<Value>) {
+        choice["index"] = json!(index);
+        let mut chunk = self.call.shape.common();
+        chunk["choices"] = json!([choice]);
+        if let Some(record) = record {
+            chunk["lastbit"] = json!({"logged": self.call.service.origin.is_some(), "choices": [record]});
+        }
+        self.ready.push_back(data(&chunk));
+    }
 }
 
 fn data(value: &Value) -> sse::Event {
     sse::Event::default().data(value.to_string())
-}
-
-/// Tokens of a call.
-pub(super) fn usage(prompt: usize, new: usize) -> Value {
-    json!({"prompt_tokens": prompt, "completion_tokens": new, "total_tokens": prompt + new})
 }

@@ -99,9 +99,14 @@ pub(super) async fn health(State(service): State<Arc<Service>>) -> Response {
     } else if service.draining.load(Ordering::Acquire) {
         "draining"
     } else {
-        return Json(json!({"status": "ok"})).into_response();
+        "ok"
     };
-    (StatusCode::SERVICE_UNAVAILABLE, Json(json!({"status": status}))).into_response()
+    let mut body = json!({"status": status});
+    if let Some(faults) = &service.faults {
+        body["faults"] = json!(faults);
+    }
+    let code = if status == "ok" { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    (code, Json(body)).into_response()
 }
 
 pub(super) async fn metrics(State(service): State<Arc<Service>>) -> Response {

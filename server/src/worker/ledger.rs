@@ -1,11 +1,11 @@
 //! Where steps are put on record.
 
 use engine::Engine;
+use engine::fault::Faults;
 use engine::journal::{Identity, Journal};
 use engine::scheduler::{RequestKey, Settings};
 use engine::step::Observe;
 use record::inference::{Request, Time};
-use record::receipt::Level;
 use record::{Digest, EvidenceLevel, Fact, Log};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -68,23 +68,23 @@ impl Ledger {
 pub(super) struct Records {
     ledger: Ledger,
     identity: Identity,
-    /// What requests of this session are called in records, before their number. No other session of the log has it: a session that logged nothing
-    /// left no request behind, and every other one has taken its first number of the log.
+    /// What requests of this session are called in records, before their number. No other session of the log has it.
     pub prefix: String,
     started_unix_us: u64,
 }
 
 impl Records {
-    pub fn new(ledger: Ledger, engine: &Engine, settings: Settings) -> engine::Result<Self> {
-        let first = match &ledger {
-            Ledger::Log { log, .. } => log.next().link.sequence,
-            Ledger::Nowhere => 0,
+    pub fn new(mut ledger: Ledger, engine: &Engine, settings: Settings, faults: &Faults) -> engine::Result<Self> {
+        let prefix = match &mut ledger {
+            Ledger::Log { log, .. } => log.begin_session()?,
+            Ledger::Nowhere => "0-".to_owned(),
         };
         // Where conversations are rendered, no id is put into every prompt.
         let model = engine.model();
         let text = engine::journal::text(model, model.chat.is_some())?;
-        let identity = Identity { text, ..Identity::of(engine, settings)? };
-        Ok(Self { ledger, identity, prefix: format!("{first}-"), started_unix_us: now_unix_us() })
+        let mut identity = Identity { text, ..Identity::of(engine, settings)? };
+        identity.stack.mode = faults.mode(engine.mode());
+        Ok(Self { ledger, identity, prefix, started_unix_us: now_unix_us() })
     }
 
     /// The journal to seal steps with.
@@ -108,7 +108,7 @@ impl Records {
         ended: &[RequestKey],
     ) -> Result<Vec<(RequestKey, Place)>, record::Error> {
         let Ledger::Log { log, .. } = &mut self.ledger else { return Ok(Vec::new()) };
-        if journal.steps().is_empty() {
+        if journal.is_empty() {
             return Ok(Vec::new());
         }
         let now = now_unix_us();
@@ -120,10 +120,6 @@ impl Records {
             evidence.record = ack.record;
             log.put_evidence(&evidence)?;
         }
-        let level = match record.evidence {
-            EvidenceLevel::S => Level::S,
-            EvidenceLevel::A => Level::A,
-        };
         let mut found = Vec::new();
         for key in ended {
             let id = journal.id(*key);
@@ -132,7 +128,7 @@ impl Records {
             }
         }
         let requests: Vec<u32> = found.iter().map(|(_, at)| *at).collect();
-        let receipts = log.issue_receipts_for(&ack, &record, &requests, level, now)?;
+        let receipts = log.issue_receipts_for(&ack, &record, &requests, record.evidence.into(), now)?;
         let place = |((key, request), receipt): ((RequestKey, u32), Vec<u8>)| {
             let receipt = String::from_utf8_lossy(&receipt).into_owned();
             (key, Place { index: ack.index, record: ack.record.to_string(), request, receipt })

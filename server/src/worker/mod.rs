@@ -12,8 +12,9 @@ use std::sync::mpsc;
 
 use engine::Engine;
 use engine::batch::Request;
+use engine::fault::Faults;
 use engine::scheduler::Settings;
-use record::F32Bits;
+use engine::scores::Score;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
 use crate::metrics::Metrics;
@@ -39,13 +40,15 @@ pub(crate) struct Job {
     pub nonce: String,
     /// How many most likely tokens to name besides the chosen one; none when no log-probability is wanted.
     pub logprobs: Option<u32>,
+    /// The same for the tokens of the prompt.
+    pub prompt_logprobs: Option<u32>,
     /// Where tokens go. When nobody listens any more, the request is withdrawn.
     pub events: tokio::sync::mpsc::UnboundedSender<Event>,
     /// Its place in the queue.
     pub place: OwnedSemaphorePermit,
 }
 
-/// What a connection hears of its request, in this order: accepted, tokens, ended. Failed may come instead of any.
+/// What a connection hears of its request, in this order: accepted, of its prompt, tokens, ended. Failed may come instead of any.
 #[derive(Clone, Debug)]
 pub(crate) enum Event {
     /// It is in the session.
@@ -55,6 +58,8 @@ pub(crate) enum Event {
         /// The seed it is sampled with.
         seed: Option<u64>,
     },
+    /// Log-probabilities of prompt tokens, from the second on; perhaps in several parts.
+    Prompt(Vec<Score>),
     /// A token was chosen.
     Token(Token),
     /// It is over, and on record where there is one.
@@ -67,16 +72,7 @@ pub(crate) enum Event {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Token {
     pub id: u32,
-    pub logprobs: Option<TokenLogprobs>,
-}
-
-/// Log-probabilities at one place.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct TokenLogprobs {
-    /// Of the chosen token.
-    pub chosen: F32Bits,
-    /// The most likely tokens, most likely first, lowest id first among equals.
-    pub top: Vec<(u32, F32Bits)>,
+    pub logprobs: Option<Score>,
 }
 
 /// The end of a request.
@@ -132,6 +128,18 @@ pub enum Stopped {
     Panic,
 }
 
+/// What the engine thread works with.
+pub struct Work {
+    /// The engine; nobody else holds a slot of it.
+    pub engine: Engine,
+    /// What the scheduling rule depends on.
+    pub settings: Settings,
+    /// Where steps are put on record.
+    pub ledger: Ledger,
+    /// What goes wrong on purpose.
+    pub faults: Faults,
+}
+
 /// The engine thread, seen from connections.
 #[derive(Clone)]
 pub struct Handle {
@@ -146,12 +154,7 @@ impl Handle {
     ///
     /// # Errors
     /// [`engine::Error`] for settings that do not fit the engine, and when there can be no thread.
-    pub fn start(
-        engine: Engine,
-        settings: Settings,
-        ledger: Ledger,
-        queue: u32,
-    ) -> engine::Result<(Self, oneshot::Receiver<Result<(), Stopped>>)> {
+    pub fn start(work: Work, queue: u32) -> engine::Result<(Self, oneshot::Receiver<Result<(), Stopped>>)> {
         let (commands, inbox) = mpsc::channel();
         let (ready, started) = mpsc::channel();
         let (done, ended) = oneshot::channel();
@@ -159,7 +162,7 @@ impl Handle {
         let (counts, stopped) = (metrics.clone(), closed.clone());
         let body = move || {
             let _closes = Closes(stopped.clone());
-            let result = run::serve(engine, settings, ledger, &inbox, &counts, &stopped, &ready);
+            let result = run::serve(work, &inbox, &counts, &stopped, &ready);
             // Nobody may listen any more.
             let _ = done.send(result);
         };

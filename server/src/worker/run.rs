@@ -5,20 +5,21 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::time::Instant;
 
+use engine::Error;
 use engine::batch::{self, Finish, Outcome};
 use engine::journal::{Asked, derived_seed};
 use engine::sampler::{SEED_DERIVATION, Sampling};
-use engine::scheduler::{RequestKey, Settings};
+use engine::scheduler::RequestKey;
+use engine::scores::Wanted;
 use engine::session::{Progress, Session};
-use engine::{Engine, Error};
 use record::F32Bits;
 use record::inference as rec;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::sync::mpsc::UnboundedSender;
 
-use super::ledger::{Ledger, Records};
+use super::ledger::Records;
 use super::watch::Watch;
-use super::{Command, Ended, Event, Failure, Job, Place, Seed, Stopped, Token};
+use super::{Command, Ended, Event, Failure, Job, Place, Seed, Stopped, Token, Work};
 use crate::metrics::Metrics;
 
 /// Most steps of a record: what a crash may lose, and what a record may weigh, have a bound even while nothing ends.
@@ -26,16 +27,15 @@ const STEPS_OF_A_RECORD: usize = 256;
 
 /// Serves until it is told to stop, until nobody can submit any more, or until it must not go on.
 pub(super) fn serve(
-    mut engine: Engine,
-    settings: Settings,
-    ledger: Ledger,
+    work: Work,
     inbox: &mpsc::Receiver<Command>,
     metrics: &Metrics,
     closed: &AtomicBool,
     ready: &mpsc::Sender<engine::Result<()>>,
 ) -> Result<(), Stopped> {
+    let Work { mut engine, settings, ledger, faults } = work;
     let observe = ledger.observe();
-    let prepared = Records::new(ledger, &engine, settings).and_then(|records| {
+    let prepared = Records::new(ledger, &engine, settings, &faults).and_then(|records| {
         let journal = records.journal(&engine);
         Ok((records, journal, Session::new(&mut engine, settings, observe)?))
     });
@@ -51,7 +51,7 @@ pub(super) fn serve(
     let mut worker = Worker {
         session,
         records,
-        watch: Watch::new(journal),
+        watch: Watch::new(journal, faults),
         told: BTreeMap::new(),
         live: BTreeMap::new(),
         swept: BTreeSet::new(),
@@ -94,8 +94,11 @@ struct Told {
     request: batch::Request,
     output: Vec<u32>,
     logprobs: Option<Vec<F32Bits>>,
+    prompt_logprobs: Option<Vec<F32Bits>>,
     /// None while it goes on.
     finish: Option<Finish>,
+    /// A record tells of it.
+    on_record: bool,
 }
 
 struct Live {
@@ -125,7 +128,7 @@ impl Worker<'_, '_> {
             self.withdraw(!open);
             self.step()?;
         }
-        self.commit(&[]).map(|_| ()).map_err(Stopped::Log)
+        self.close().map_err(Stopped::Log)
     }
 
     /// Carries out a command; false if it was the last one.
@@ -140,7 +143,7 @@ impl Worker<'_, '_> {
     }
 
     fn submit(&mut self, job: Job) {
-        let Job { mut request, seed, nonce, logprobs, events, place } = job;
+        let Job { mut request, seed, nonce, logprobs, prompt_logprobs, events, place } = job;
         let key = self.arrived;
         let id = format!("{}{key}", self.records.prefix);
         let mut asked = Asked { id: id.clone(), nonce: Some(nonce), seed_derivation: "none" };
@@ -171,12 +174,13 @@ impl Worker<'_, '_> {
         };
         self.arrived = key + 1;
         let _ = events.send(Event::Accepted { id, seed });
-        if let Some(top) = logprobs {
-            self.watch.wanted.insert(key, top);
-        }
+        let prompt = prompt_logprobs.map(|top| (top, request.prompt.clone()));
+        self.watch.scores.want(key, Wanted { output: logprobs, prompt });
         self.metrics.prompt_tokens.add(request.prompt.len() as u64);
-        let logprobs = logprobs.map(|_| Vec::new());
-        self.told.insert(key, Told { asked, request, output: Vec::new(), logprobs, finish: None });
+        let (logprobs, prompt_logprobs) = (logprobs.map(|_| Vec::new()), prompt_logprobs.map(|_| Vec::new()));
+        let told =
+            Told { asked, request, output: Vec::new(), logprobs, prompt_logprobs, finish: None, on_record: false };
+        self.told.insert(key, told);
         self.live.insert(key, Live { events, withdrawn: false, _place: place });
     }
 
@@ -235,12 +239,21 @@ impl Worker<'_, '_> {
 
     fn deliver(&mut self, progress: &Progress) {
         self.metrics.generated_tokens.add(progress.chosen.len() as u64);
+        for (key, scores) in std::mem::take(&mut self.watch.scores.prompt) {
+            if let Some(all) = self.told.get_mut(&key).and_then(|told| told.prompt_logprobs.as_mut()) {
+                all.extend(scores.iter().map(|s| s.token));
+            }
+            if let Some(live) = self.live.get(&key) {
+                // Whoever listened may be gone.
+                let _ = live.events.send(Event::Prompt(scores));
+            }
+        }
         for (key, token) in &progress.chosen {
-            let logprobs = self.watch.logprobs.remove(key);
+            let logprobs = self.watch.scores.chosen.remove(key);
             if let Some(told) = self.told.get_mut(key) {
                 told.output.push(*token);
                 if let (Some(all), Some(own)) = (&mut told.logprobs, &logprobs) {
-                    all.push(own.chosen);
+                    all.push(own.token);
                 }
             }
             if let Some(live) = self.live.get(key) {
@@ -254,7 +267,7 @@ impl Worker<'_, '_> {
     fn note_ends(&mut self, ended: Vec<(RequestKey, Outcome)>, steps: usize) -> Vec<(RequestKey, Finish)> {
         let stepped = self.watch.journal.as_ref().is_some_and(|j| j.steps().len() > steps);
         for (key, outcome) in &ended {
-            self.watch.wanted.remove(key);
+            self.watch.scores.forget(*key);
             // Withdrawn with all the others, a request has its cancellation stated by the next step, if one ever comes. Until then
             // records say that it goes on, as the rule sees it.
             if outcome.finish == Finish::Cancelled && !stepped {
@@ -269,10 +282,10 @@ impl Worker<'_, '_> {
     /// Puts the steps so far on record, and forgets requests whose end is on record now.
     fn commit(&mut self, ended: &[RequestKey]) -> Result<Vec<(RequestKey, Place)>, record::Error> {
         let mut places = Vec::new();
-        if let Some(journal) = self.watch.journal.as_mut().filter(|j| !j.steps().is_empty()) {
+        if let Some(journal) = self.watch.journal.as_mut().filter(|j| !j.is_empty()) {
             let begun = Instant::now();
-            let told = &self.told;
-            places = self.records.commit(journal, |key| state(told.get(&key)), ended)?;
+            let told = &mut self.told;
+            places = self.records.commit(journal, |key| state(told.get_mut(&key)), ended)?;
             self.metrics.records.add(1);
             self.metrics.commit_seconds.observe(begun.elapsed());
         }
@@ -284,6 +297,26 @@ impl Worker<'_, '_> {
             }
         }
         Ok(places)
+    }
+
+    /// Puts the last steps on record, and then, in a record without steps, what no step could state: that requests were withdrawn and nothing
+    /// came after.
+    fn close(&mut self) -> Result<(), record::Error> {
+        self.commit(&[])?;
+        let mut withdrawn = false;
+        for key in std::mem::take(&mut self.swept) {
+            if let (Some(told), Some(journal)) = (self.told.get_mut(&key), self.watch.journal.as_mut())
+                && told.on_record
+            {
+                told.finish = Some(Finish::Cancelled);
+                journal.mention(key);
+                withdrawn = true;
+            }
+        }
+        if withdrawn {
+            self.commit(&[])?;
+        }
+        Ok(())
     }
 
     fn tell_ends(&mut self, ended: Vec<(RequestKey, Finish)>, places: Vec<(RequestKey, Place)>) {
@@ -310,18 +343,20 @@ impl Worker<'_, '_> {
 }
 
 /// What a record says of a request so far.
-fn state(told: Option<&Told>) -> rec::Request {
+fn state(told: Option<&mut Told>) -> rec::Request {
     let Some(told) = told else {
         // A step spoke of a request that nobody asked for. No log takes a record with a request that has neither id nor prompt.
         let nobody = Asked { id: String::new(), nonce: None, seed_derivation: "none" };
         let nothing = Outcome { output: Vec::new(), finish: Finish::Cancelled };
         return engine::journal::request(&nobody, &batch::Request::new(Vec::new(), 1), &nothing);
     };
+    told.on_record = true;
     let outcome = Outcome { output: told.output.clone(), finish: told.finish.unwrap_or(Finish::Cancelled) };
     let mut request = engine::journal::request(&told.asked, &told.request, &outcome);
     if told.finish.is_none() {
         request.finish = rec::Finish::Continues;
     }
     request.logprobs.clone_from(&told.logprobs);
+    request.prompt_logprobs.clone_from(&told.prompt_logprobs);
     request
 }

@@ -29,6 +29,8 @@ pub struct Setup {
     pub logged: bool,
     /// A chat template for the model inside the binary, which has none.
     pub template: Option<&'static str>,
+    /// What goes wrong on purpose.
+    pub faults: &'static [&'static str],
 }
 
 impl Default for Setup {
@@ -41,6 +43,7 @@ impl Default for Setup {
             settings: |limits| Settings::plain(limits.max_rows),
             logged: true,
             template: None,
+            faults: &[],
         }
     }
 }
@@ -93,7 +96,8 @@ impl Bench {
                 let Setup { keys, config, .. } = setup;
                 // The templates of these tests are their own.
                 let render: server::Render = Arc::new(|t, messages| t.render(messages).map_err(|e| e.to_string()));
-                server::serve(listener, Serving { engine, settings, ledger, keys, config, render }, stop).await
+                let faults = setup.faults.iter().map(|f| f.parse().unwrap()).collect();
+                server::serve(listener, Serving { engine, settings, ledger, faults, keys, config, render }, stop).await
             })
         });
         let client = Client::new(address.recv().unwrap());

@@ -3,14 +3,16 @@
 
 use engine::batch::{BatchOptions, Operator, OperatorError, Request, StepLog, generate};
 use engine::device::EmulatedDevice;
+use engine::fault::Faults;
 use engine::journal::{Asked, Identity, Journal, request};
 use engine::parallel::Division;
 use engine::sampler::{Choice, Sampling, Seeded};
 use engine::scheduler::{RequestKey, Settings};
-use engine::step::Observe;
+use engine::scores::{Scores, Wanted};
+use engine::step::{Observe, StepOutput, StepPlan};
 use engine::{Dispatch, Engine, Limits, Mode, Model, policy};
 use record::inference::{Link, Time};
-use record::{Digest, Evidence, EvidenceLevel, Fact, Record, commit};
+use record::{Digest, Evidence, EvidenceLevel, F32Bits, Fact, Record, commit};
 use std::sync::Arc;
 use verifier::audit::{Input, Options, audit};
 use verifier::compare::Opened;
@@ -43,6 +45,16 @@ pub struct Serving {
     pub long_prompt: u32,
     /// A model of the engine's test data instead of the embedded one.
     pub tiny: Option<&'static str>,
+    /// What both requests ask for, besides.
+    pub ask: fn(&mut Request),
+    /// What the record says that they asked for.
+    pub log: fn(&mut Request),
+    /// What the record says of them and of what came.
+    pub state: fn(&mut record::inference::Request),
+    /// Log-probabilities of the chosen tokens are logged.
+    pub logprobs: bool,
+    /// What goes wrong, and nobody is told.
+    pub faults: &'static [&'static str],
 }
 
 impl Default for Serving {
@@ -64,6 +76,11 @@ impl Default for Serving {
             chunk: None,
             long_prompt: 0,
             tiny: None,
+            ask: |_| {},
+            log: |_| {},
+            state: |_| {},
+            logprobs: false,
+            faults: &[],
         }
     }
 }
@@ -81,6 +98,10 @@ struct Cheat<'a> {
     journal: Journal,
     emitted: usize,
     claimed: Vec<Dispatch>,
+    faults: Faults,
+    scores: Scores,
+    /// Log-probabilities by request: of its tokens, and of its prompt's.
+    values: Vec<[Vec<F32Bits>; 2]>,
 }
 
 impl Operator for Cheat<'_> {
@@ -93,10 +114,15 @@ impl Operator for Cheat<'_> {
             d.kv_splits = splits;
         }
         self.claimed.push(policy);
-        d
+        self.faults.dispatch(shape, d)
+    }
+
+    fn run(&mut self, engine: &mut Engine, plan: &StepPlan) -> engine::Result<StepOutput> {
+        self.faults.run(engine, plan)
     }
 
     fn emit(&mut self, _: RequestKey, _: u32, choice: Choice) -> u32 {
+        let choice = Choice { token: self.faults.emit(choice), ..choice };
         self.emitted += 1;
         match (self.serving.swap == Some(self.emitted - 1), choice.runner_up) {
             (true, Some(other)) => other,
@@ -107,6 +133,13 @@ impl Operator for Cheat<'_> {
     fn step(&mut self, step: &StepLog<'_>) -> Result<(), OperatorError> {
         let mut plan = step.plan.clone();
         plan.dispatch = *self.claimed.last().ok_or("no dispatch was asked for")?;
+        self.scores.step(step)?;
+        for (key, score) in &self.scores.chosen {
+            self.values[*key as usize][0].push(score.token);
+        }
+        for (key, scores) in &self.scores.prompt {
+            self.values[*key as usize][1].extend(scores.iter().map(|s| s.token));
+        }
         Ok(self.journal.push(&StepLog { plan: &plan, ..*step })?)
     }
 }
@@ -137,16 +170,17 @@ impl Serving {
         let long: Vec<u32> = (0..self.long_prompt).map(|i| i * 37 % 1000).collect();
         let first: &[u32] = if long.is_empty() { &[0, 45, 300, 12, 77, 501] } else { &long };
         let prompts: [&[u32]; 2] = [first, &[0, 9, 640]];
-        let asked: Vec<Request> = prompts
+        let mut asked: Vec<Request> = prompts
             .iter()
             .map(|prompt| Request {
                 sampling: match self.seed {
                     None => Sampling::Greedy,
-                    Some(seed) => Sampling::Seeded(Seeded { temperature: 1.0, top_k: None, top_p: None, seed }),
+                    Some(seed) => Sampling::Seeded(Seeded::plain(1.0, seed)),
                 },
                 ..Request::new(prompt.iter().map(|id| id % honest.config.vocab_size).collect(), self.new_tokens)
             })
             .collect();
+        asked.iter_mut().for_each(self.ask);
         let names: Vec<Asked> = ["r0", "r1"].iter().map(|id| Asked::derived(*id, "00ff")).collect();
         let genesis = commit::genesis("test");
         let claims = EmulatedDevice::new(self.claims_profile).unwrap();
@@ -155,14 +189,30 @@ impl Serving {
         let journal = Journal::new(&claimed, self.level, "r", genesis).keeping_evidence();
         let observe = if self.level == EvidenceLevel::A { Observe::ACTIVATIONS } else { Observe::STATE };
         let options = BatchOptions { chunk: self.chunk, observe };
-        let mut operator = Cheat { serving: self, model: &altered, journal, emitted: 0, claimed: vec![] };
+        let faults = self.faults.iter().map(|f| f.parse().unwrap()).collect();
+        let faults = Faults::new(faults, &engine).unwrap();
+        let mut scores = Scores::default();
+        for (key, request) in (0..).zip(&asked) {
+            let prompt = request.prompt_logprobs.then(|| (0, request.prompt.clone()));
+            scores.want(key, Wanted { output: self.logprobs.then_some(0), prompt });
+        }
+        let values = vec![Default::default(); asked.len()];
+        let mut operator =
+            Cheat { serving: self, model: &altered, journal, emitted: 0, claimed: vec![], faults, scores, values };
         let outcomes = generate(&mut engine, &asked, &options, &mut operator).unwrap();
+        let values = operator.values;
         let logged = |key: u64| {
             let mut logged = asked[key as usize].clone();
             if let Sampling::Seeded(s) = &mut logged.sampling {
                 s.seed = self.logged_seed;
             }
-            request(&names[key as usize], &logged, &outcomes[key as usize])
+            (self.log)(&mut logged);
+            let mut stated = request(&names[key as usize], &logged, &outcomes[key as usize]);
+            let [output, prompt] = values[key as usize].clone();
+            stated.logprobs = self.logprobs.then_some(output);
+            stated.prompt_logprobs = logged.prompt_logprobs.then_some(prompt);
+            (self.state)(&mut stated);
+            stated
         };
         let key_id = Digest::of_file(b"key");
         let settings = Settings { chunk: self.chunk, ..Settings::plain(limits().max_rows) };

@@ -239,11 +239,18 @@ impl Replayer for Toy {
         vec!["coarse".into(), "fine".into()]
     }
 
-    fn choose(&self, decode: &Decode, logits: &[u32], position: u32) -> Result<u32, ReplayError> {
+    fn choose(&self, decode: &Decode, _: Past<'_>, logits: &[u32], position: u32) -> Result<u32, ReplayError> {
         Ok(order(decode, logits, position)?[0])
     }
 
-    fn rank(&self, decode: &Decode, logits: &[u32], position: u32, token: u32) -> Result<Option<u32>, ReplayError> {
+    fn rank(
+        &self,
+        decode: &Decode,
+        _: Past<'_>,
+        logits: &[u32],
+        position: u32,
+        token: u32,
+    ) -> Result<Option<u32>, ReplayError> {
         Ok(order(decode, logits, position)?.iter().position(|id| *id == token).map(|r| r as u32 + 1))
     }
 

@@ -9,7 +9,7 @@ use record::{Digest, EvidenceLevel, F32Bits, Fact, Record, U64Text, commit};
 use verifier::audit::{Input, Options, audit};
 use verifier::compare::{Opened, OpenedRow};
 use verifier::ops::Op;
-use verifier::replay::{Group, Machine, Replayer, Splits, StepInput};
+use verifier::replay::{Group, Machine, Past, Replayer, Splits, StepInput};
 use verifier::result::{IdentityField, RecordResult};
 use verifier::scheduling::Follower;
 
@@ -89,7 +89,7 @@ impl Operator {
                 let mut decode = requests[r].decode.clone();
                 decode.seed = decode.seed.map(|s| U64Text((self.seed)(s.0)));
                 let mut ranked: Vec<(u32, u32)> = (0..machine::VOCAB as u32)
-                    .map(|id| (toy.rank(&decode, logits, row.position, id).unwrap().unwrap(), id))
+                    .map(|id| (toy.rank(&decode, Past::default(), logits, row.position, id).unwrap().unwrap(), id))
                     .collect();
                 ranked.sort_unstable();
                 let ranked: Vec<u32> = ranked.into_iter().map(|(_, id)| id).collect();
@@ -213,7 +213,16 @@ fn request(id: &str, prompt: Vec<u32>, seeded: bool) -> Request {
         decode.seed_derivation = Fact::Known("client".into());
         decode.counter = "absolute-position/1".into();
     }
-    Request { id: id.into(), nonce: None, prompt, decode, output: vec![], finish: Finish::Length, logprobs: None }
+    Request {
+        id: id.into(),
+        nonce: None,
+        prompt,
+        decode,
+        output: vec![],
+        finish: Finish::Length,
+        logprobs: None,
+        prompt_logprobs: None,
+    }
 }
 
 impl Served {
