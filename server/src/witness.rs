@@ -133,7 +133,7 @@ pub async fn ask(url: &str, old: u64, request: impl Fn(u64) -> Option<Vec<u8>>) 
 async fn send(url: &str, body: Vec<u8>) -> Result<(u16, Vec<u8>), AskError> {
     let address = || AskError::Address(url.to_owned());
     let (host, prefix) = match url.strip_prefix("http://").ok_or_else(address)? {
-        rest if rest.is_empty() => return Err(address()),
+        "" => return Err(address()),
         rest => rest.split_once('/').unwrap_or((rest, "")),
     };
     let with_port = if host.contains(':') { host.to_owned() } else { format!("{host}:80") };

@@ -133,12 +133,7 @@ fn minimum_maximum_sign_and_comparison() {
         }
     }
     check("neg.ftz.f16", "b16", &["b16"], one(|s| scalar::neg::<F16>(s[0], true)));
-    check(
-        "abs.bf16x2",
-        "b32",
-        &["b32"],
-        two(|s| scalar::map::<Bf16x2>(s[0], |a| scalar::abs::<Bf16>(a, false))),
-    );
+    check("abs.bf16x2", "b32", &["b32"], two(|s| scalar::map::<Bf16x2>(s[0], |a| scalar::abs::<Bf16>(a, false))));
     for (name, cmp) in [("lt", Compare::Lt), ("equ", Compare::Equ), ("nan", Compare::Nan), ("ge", Compare::Ge)] {
         check(&format!("setp.{name}.f16"), "b32", &["b16", "b16"], |s| {
             scalar::compare::<F16>(cmp, s[0] as u16, s[1] as u16, false).into()

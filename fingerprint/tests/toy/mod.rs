@@ -295,7 +295,7 @@ async fn make(served: &Served, body: &Value, prompt: Vec<usize>) -> Result<Made,
             // Tokens after the onset see a worse cache when they are generated than when they are read.
             if let Some((at, size)) = toy.onset
                 && context.len() >= at
-                && steps.len() > 0
+                && !steps.is_empty()
             {
                 errors.more += size;
             }

@@ -95,7 +95,8 @@ impl Machine {
             // A batch of one computes as the reference does.
             let noisy = batch > 1;
             let injected = mix(5, digest(&s.tokens), 6) % 100 < self.injected;
-            let flips = injected || (noisy && margin < FLIPS_BELOW && mix(digest(&s.tokens), batch, 7).is_multiple_of(4));
+            let flips =
+                injected || (noisy && margin < FLIPS_BELOW && mix(digest(&s.tokens), batch, 7).is_multiple_of(4));
             let token = if flips { right + 1000 } else { right };
             self.memory.push(column(&s.tokens, if noisy { batch } else { 0 }));
             s.places.push(self.memory.len() - 1);

@@ -161,7 +161,7 @@ mod tests {
         let line = cosign(&note, &w, &key, 1_679_315_147).unwrap();
         let whole = merge(&note, &line, &w).unwrap();
         let told = Cosignature { name: "w.example/1".into(), time_unix_s: 1_679_315_147 };
-        assert_eq!(cosignatures(&whole, std::slice::from_ref(&w)).unwrap(), [told.clone()]);
+        assert_eq!(cosignatures(&whole, std::slice::from_ref(&w)).unwrap(), std::slice::from_ref(&told));
         assert_eq!(cosignatures(&whole, &[w.clone(), w.clone()]).unwrap(), [told]);
         assert_eq!(merge(&whole, &line, &w).unwrap(), whole);
         // The log's own signature still verifies, and others know nothing of it.

@@ -70,7 +70,7 @@ impl Served {
             crate::chat::render(template, messages).map_err(|e| crate::output::sentence(&e))
         });
         let (keys, config) = (ApiKeys::default(), Config::default());
-        let serving = Serving { engine, settings, ledger: Ledger::Nowhere, keys, config, render };
+        let serving = Serving { engine, settings, ledger: Ledger::Nowhere, faults: Vec::new(), keys, config, render };
         let served = runtime.spawn(async move {
             let stop = async {
                 let _ = stopped.await;
