@@ -182,7 +182,7 @@ impl Report {
 
     /// Files that are no part of a log, and records that no entry names.
     fn foreign(&mut self, dir: &Path, records: &BTreeMap<Digest, (u64, Record)>) -> anyhow::Result<()> {
-        let known = ["checkpoint", "entries", "evidence", "keys", "lock", "receipts", "records", "torn"];
+        let known = ["checkpoint", "entries", "evidence", "keys", "lock", "receipts", "records", "session", "torn"];
         for name in names(dir)? {
             if !known.contains(&name.as_str()) {
                 self.problem(name, "no part of a log", false);
