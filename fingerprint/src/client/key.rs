@@ -9,7 +9,7 @@ const HIDDEN: &str = "[key]";
 /// Shorter ones would be struck out of ordinary words.
 const MIN_BYTES: usize = 8;
 
-/// A secret that is sent as a bearer token. It has no way out but [`Key::bearer`]: `Debug` hides it.
+/// A secret that is sent as a bearer token. It has no way out but `Key::bearer`: `Debug` hides it.
 #[derive(Clone)]
 pub struct Key(String);
 

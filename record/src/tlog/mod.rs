@@ -1,7 +1,7 @@
 //! The log as strangers meet it: published in tiles, witnessed, proved, watched. Specified by `docs/spec/transparency-log.md`.
 //!
 //! The tree is the local log's own ([`crate::log`]); every format here is one of C2SP's, but for the proof of misbehaviour. What is
-//! deliberately missing: a network. [`witness`] is the logic of a witness and its state on disk; whoever listens calls it.
+//! deliberately missing: a network. `witness` is the logic of a witness and its state on disk; whoever listens calls it.
 
 mod cosignature;
 mod misbehaviour;
