@@ -11,6 +11,7 @@ mod argument;
 mod chat;
 mod demo;
 mod draw;
+mod gate;
 mod inspect;
 mod models;
 mod operate;

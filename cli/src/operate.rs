@@ -3,6 +3,7 @@
 use anyhow::Context as _;
 use engine::Engine;
 use engine::batch::{Operator, OperatorError, Outcome, Request, StepLog};
+use engine::gated::Judged;
 use engine::journal::{Asked, Identity, Journal};
 use engine::policy::{Dispatch, Shape};
 use engine::sampler::Choice;
@@ -91,6 +92,10 @@ impl<O: Operator> Operator for Scored<O> {
 
     fn emit(&mut self, request: RequestKey, position: u32, choice: Choice) -> u32 {
         self.operator.emit(request, position, choice)
+    }
+
+    fn judge(&mut self, request: RequestKey, position: u32, judged: Judged) -> Judged {
+        self.operator.judge(request, position, judged)
     }
 
     fn step(&mut self, step: &StepLog<'_>) -> Result<(), OperatorError> {

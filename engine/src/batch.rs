@@ -1,6 +1,7 @@
 //! Requests, what came of them, and who watches; and generation for requests that are all there from the start.
 
 use crate::error::{Error, Result};
+use crate::gated::Judged;
 use crate::policy::{Dispatch, Shape};
 use crate::runtime::Engine;
 use crate::sampler::{Adjust, Choice, Past, Sampling};
@@ -115,6 +116,10 @@ pub struct StepLog<'a> {
     pub turns: &'a [Turn],
     /// The token emitted from each group's last row, where one was.
     pub emitted: &'a [Option<u32>],
+    /// What the gate decided for each group's last row, where there is a gate and the row has logits.
+    pub gate: &'a [Option<record::inference::RowGate>],
+    /// Rows that the step was padded to.
+    pub padded_rows: u32,
 }
 
 /// The failure of an [`Operator`].
@@ -141,6 +146,12 @@ pub trait Operator {
     fn emit(&mut self, request: RequestKey, position: u32, choice: Choice) -> u32 {
         let _ = (request, position);
         choice.token
+    }
+
+    /// What a gate is to think of a row; `judged` is what the row says. Benchmarks override it to inject mismatches.
+    fn judge(&mut self, request: RequestKey, position: u32, judged: Judged) -> Judged {
+        let _ = (request, position);
+        judged
     }
 
     /// Called after every step.

@@ -226,6 +226,17 @@ pub enum Error {
         /// What is wrong with it.
         detail: String,
     },
+    /// A threshold or the settings of a gate cannot be used.
+    #[error("gate: {0}")]
+    Gate(#[from] margingate::threshold::Refusal),
+    /// A record states a gate that this engine does not have.
+    #[error("record: the gate's `{parameter}` = {value} is not known to this engine")]
+    UnknownGate {
+        /// Name of the member.
+        parameter: &'static str,
+        /// Its value.
+        value: String,
+    },
     /// The caller that watches the steps failed.
     #[error("the operator failed after a step: {0}")]
     Observer(#[source] Box<dyn std::error::Error + Send + Sync>),

@@ -9,6 +9,7 @@ pub mod config;
 pub mod device;
 pub mod error;
 pub mod fault;
+pub mod gated;
 pub mod gguf;
 pub mod journal;
 pub mod kernels;

@@ -25,10 +25,12 @@ pub enum Mode {
     Portable,
     /// Kernel variants follow the shape of the step.
     Throughput,
+    /// `Throughput`, and rows at risk are computed again as `Invariant` does ([`crate::gated`]).
+    Gated,
 }
 
 impl Mode {
-    /// All of them.
+    /// Those that are one set of choices each; [`Mode::Gated`] is made of two.
     pub const ALL: [Mode; 3] = [Mode::Invariant, Mode::Portable, Mode::Throughput];
 
     /// Name for command lines.
@@ -37,6 +39,7 @@ impl Mode {
             Mode::Invariant => "invariant",
             Mode::Portable => "portable",
             Mode::Throughput => "throughput",
+            Mode::Gated => "gated",
         }
     }
 
@@ -46,29 +49,30 @@ impl Mode {
             Mode::Invariant => "invariant/1",
             Mode::Portable => "portable/1",
             Mode::Throughput => "throughput/1",
+            Mode::Gated => "gated/1",
         }
     }
 
     /// The mode whose policy has this identifier; none for another policy or version.
     pub fn from_policy(id: &str) -> Option<Mode> {
-        Mode::ALL.into_iter().find(|m| m.policy() == id)
+        Mode::ALL.into_iter().chain([Mode::Gated]).find(|m| m.policy() == id)
     }
 
     /// The mode of this name.
     pub fn from_name(name: &str) -> Option<Mode> {
-        Mode::ALL.into_iter().find(|m| m.name() == name)
+        Mode::ALL.into_iter().chain([Mode::Gated]).find(|m| m.name() == name)
     }
 
     /// Whether a row's bits depend on that row's own tokens only.
     pub fn own_tokens_only(self) -> bool {
-        self != Mode::Throughput
+        matches!(self, Mode::Invariant | Mode::Portable)
     }
 
     /// What the mode's kernels compute with.
     pub fn units(self) -> Units {
         match self {
             Mode::Portable => Units::Ieee,
-            Mode::Invariant | Mode::Throughput => Units::Special,
+            Mode::Invariant | Mode::Throughput | Mode::Gated => Units::Special,
         }
     }
 }
@@ -199,9 +203,9 @@ pub fn row_class(rows: u32) -> usize {
     ROW_CLASSES.iter().position(|end| rows <= *end).unwrap_or(ROW_CLASSES.len())
 }
 
-/// The choices for a step.
+/// The choices for a step. Those of a gated engine are the throughput table's: which steps run unsplit instead, its gate says.
 pub fn dispatch(mode: Mode, config: &Config, shape: Shape) -> Dispatch {
-    if mode != Mode::Throughput {
+    if mode.own_tokens_only() {
         return Dispatch::UNSPLIT;
     }
     let p = Padded::of(config);
@@ -301,6 +305,7 @@ mod tests {
             assert!(text(entries).contains("o_proj"));
         }
         assert_eq!(Mode::from_policy("throughput/1"), Some(Mode::Throughput));
+        assert_eq!(Mode::from_policy("gated/1"), Some(Mode::Gated));
         assert_eq!(Mode::from_policy("throughput/2"), None);
     }
 }

@@ -2,12 +2,16 @@
 
 use std::collections::BTreeMap;
 
+use record::inference::RowGate;
+
 use crate::batch::{Finish, Operator, Outcome, Request, StepLog};
 use crate::error::{Error, Result};
+use crate::gated::{Gating, ReferenceBatch};
 use crate::kernels::PAGE;
+use crate::policy::{Dispatch, Mode};
 use crate::runtime::Engine;
 use crate::sampler::Choice;
-use crate::scheduler::{Arrival, Copy, Event, RequestKey, Scheduler, Settings};
+use crate::scheduler::{Arrival, Copy, Event, RequestKey, Scheduler, Settings, Turn};
 use crate::step::{Group, Observe, Row, StepPlan};
 
 /// Serves requests on an engine by the rule [`SCHEDULER`](crate::scheduler::SCHEDULER).
@@ -19,6 +23,7 @@ pub struct Session<'e> {
     /// Pages of preempted requests.
     swapped: BTreeMap<RequestKey, Vec<u8>>,
     steps: u64,
+    gating: Option<Gating>,
 }
 
 struct Job {
@@ -55,14 +60,21 @@ impl<'e> Session<'e> {
         if engine.kv().open_slots() != engine.limits().slots {
             return Err(Error::Plan { detail: "a session needs an engine to itself; somebody holds a slot".into() });
         }
+        let gating = Gating::of(engine)?;
         engine.kv_mut().reset();
-        let scheduler = Scheduler::new(settings, engine.kv())?;
-        Ok(Self { engine, scheduler, observe, jobs: BTreeMap::new(), swapped: BTreeMap::new(), steps: 0 })
+        let sharing = gating.as_ref().map(|g| g.setup.sharing()).unwrap_or_default();
+        let scheduler = Scheduler::new(settings, engine.kv())?.sharing(sharing);
+        Ok(Self { engine, scheduler, observe, jobs: BTreeMap::new(), swapped: BTreeMap::new(), steps: 0, gating })
     }
 
     /// The engine.
     pub fn engine(&self) -> &Engine {
         self.engine
+    }
+
+    /// The gate's threshold now, and what it has counted; none without a gate.
+    pub fn gate(&self) -> Option<(f32, margingate::gate::Meter)> {
+        self.gating.as_ref().map(|g| (g.gate.tau(), g.gate.meter()))
     }
 
     /// Requests with a slot, and requests waiting for one.
@@ -98,6 +110,11 @@ impl<'e> Session<'e> {
     /// # Errors
     /// [`Error::Observer`], and whatever a step can fail with.
     pub fn step(&mut self, operator: &mut dyn Operator) -> Result<Option<Progress>> {
+        if let Some(mut gating) = self.gating.take_if(|g| g.gate.due(self.scheduler.may_step(self.engine.kv()))) {
+            let progress = self.verify(&mut gating, operator);
+            self.gating = Some(gating);
+            return progress.map(Some);
+        }
         let Some(decision) = self.scheduler.next(self.engine.kv_mut())? else {
             return Ok((!self.jobs.is_empty()).then(|| self.sweep()).filter(|p| !p.ended.is_empty()));
         };
@@ -121,17 +138,23 @@ impl<'e> Session<'e> {
         let mut observe = self.observe.clone();
         observe.logits |= decision.turns.iter().any(|t| self.jobs[&t.request].request.needs_logits());
         let shape = StepPlan::shape(&groups);
-        let dispatch = operator.dispatch(shape, self.engine.dispatch(shape));
+        let reference = self.gating.as_ref().is_some_and(|g| g.runs_reference(&decision.turns));
+        let policy = if reference { Dispatch::UNSPLIT } else { self.engine.dispatch(shape) };
+        let dispatch = operator.dispatch(shape, policy);
         let plan = StepPlan { groups, dispatch, observe };
         let output = operator.run(self.engine, &plan)?;
 
+        if let Some(gating) = &mut self.gating {
+            gating.follow(&decision.events);
+            gating.decisions = vec![None; decision.turns.len()];
+        }
         let mut progress = Progress::default();
         let (mut emitted, mut chosen, mut end) = (Vec::new(), Vec::new(), 0);
-        for turn in &decision.turns {
+        for (group, turn) in decision.turns.iter().enumerate() {
             end += turn.tokens.len();
             let picked = match turn.chooses {
                 false => None,
-                true => Some(self.emit(turn.request, &output.rows[end - 1], operator)?),
+                true => self.emit((group, turn), &output.rows[end - 1], reference, operator)?,
             };
             emitted.push(picked.map(|(token, _)| token));
             chosen.push(picked.map(|(token, finish)| (token, finish.is_some())));
@@ -148,9 +171,14 @@ impl<'e> Session<'e> {
             plan: &plan,
             output: &output,
             emitted: &emitted,
+            gate: self.gating.as_ref().map_or(&[][..], |g| g.decisions.as_slice()),
+            padded_rows: output.rows.len() as u32,
         };
         operator.step(&log).map_err(Error::Observer)?;
         self.steps += 1;
+        if let Some(gating) = &mut self.gating {
+            gating.gate.step_done();
+        }
         let cancelled = decision.events.iter().filter_map(|e| match e {
             Event::Cancel { request } => Some(*request),
             _ => None,
@@ -161,12 +189,82 @@ impl<'e> Session<'e> {
         Ok(Some(progress))
     }
 
-    /// Chooses and emits the token that follows a row.
-    fn emit(&mut self, key: RequestKey, row: &Row, operator: &mut dyn Operator) -> Result<(u32, Option<Finish>)> {
-        let position = row.position + 1;
-        let unknown = || Error::Plan { detail: format!("request {key} is not being served") };
-        let job = self.jobs.get_mut(&key).ok_or_else(unknown)?;
-        let choice = choose(key, job, row, position)?;
+    /// Decides the oldest rows that wait for the reference, and releases their tokens.
+    fn verify(&mut self, gating: &mut Gating, operator: &mut dyn Operator) -> Result<Progress> {
+        let jobs = &self.jobs;
+        let choose = |key: RequestKey, row: &Row| {
+            let job = jobs.get(&key).ok_or_else(|| unknown(key))?;
+            choose(key, job, row, row.position + 1)
+        };
+        let mut observe = self.observe.clone();
+        observe.logits |= gating.gate.held().any(|h| jobs.get(&h.request).is_some_and(|j| j.request.needs_logits()));
+        let write_back = gating.setup.settings.write_back;
+        let mut batch = ReferenceBatch::new(self.engine, operator, &choose, observe, write_back);
+        let verified = gating.gate.verify(&mut batch)?;
+        let ran = batch.ran.take();
+        let choices = std::mem::take(&mut batch.choices);
+        let (plan, output) = ran.ok_or_else(|| Error::Plan { detail: "nothing waited for verification".into() })?;
+
+        let (mut progress, mut turns, mut decided, mut emitted, mut gate) =
+            (Progress::default(), Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        for (v, choice) in verified.iter().zip(choices) {
+            let key = v.held.request;
+            let (token, finish) = self.release(key, v.held.row.position + 1, choice, operator)?;
+            turns.push(Gating::turn(&v.held.row));
+            emitted.push(Some(token));
+            gate.push(Some(RowGate::Verified { token, repaired: v.repaired }));
+            decided.push((key, token, finish.is_some()));
+            progress.chosen.push((key, token));
+            if let Some(finish) = finish {
+                progress.ended.extend(self.end(key, finish));
+            }
+        }
+        self.scheduler.verified(&decided, self.engine.kv_mut())?;
+        let log = StepLog {
+            index: self.steps,
+            events: &[],
+            turns: &turns,
+            plan: &plan,
+            output: &output,
+            emitted: &emitted,
+            gate: &gate,
+            padded_rows: gating.setup.settings.verify_rows,
+        };
+        operator.step(&log).map_err(Error::Observer)?;
+        self.steps += 1;
+        Ok(progress)
+    }
+
+    /// Chooses and emits the token that follows a row, unless the gate holds it.
+    fn emit(
+        &mut self,
+        (group, turn): (usize, &Turn),
+        row: &Row,
+        reference: bool,
+        operator: &mut dyn Operator,
+    ) -> Result<Option<(u32, Option<Finish>)>> {
+        let key = turn.request;
+        let job = self.jobs.get(&key).ok_or_else(|| unknown(key))?;
+        let choice = choose(key, job, row, row.position + 1)?;
+        if let Some(gating) = &mut self.gating {
+            let sampling = &job.request.sampling;
+            let place = (self.steps, group);
+            if gating.judge(self.engine, place, (turn, row), (sampling, choice), reference, operator)? {
+                return Ok(None);
+            }
+        }
+        self.release(key, row.position + 1, choice, operator).map(Some)
+    }
+
+    /// Emits the token for a position.
+    fn release(
+        &mut self,
+        key: RequestKey,
+        position: u32,
+        choice: Choice,
+        operator: &mut dyn Operator,
+    ) -> Result<(u32, Option<Finish>)> {
+        let job = self.jobs.get_mut(&key).ok_or_else(|| unknown(key))?;
         let token = operator.emit(key, position, choice);
         job.output.push(token);
         let tokenizer = &self.engine.model().tokenizer;
@@ -192,6 +290,10 @@ impl<'e> Session<'e> {
         let ended = left.into_iter().filter_map(|key| self.end(key, Finish::Cancelled)).collect();
         Progress { chosen: Vec::new(), ended }
     }
+}
+
+fn unknown(key: RequestKey) -> Error {
+    Error::Plan { detail: format!("request {key} is not being served") }
 }
 
 fn choose(key: RequestKey, job: &Job, row: &Row, position: u32) -> Result<Choice> {
@@ -227,6 +329,12 @@ pub(crate) fn check(engine: &Engine, index: usize, request: &Request) -> Result<
     request.adjust.check()?;
     if let Some((id, _)) = request.adjust.bias.iter().find(|(id, _)| *id >= config.vocab_size) {
         return refuse(format!("the logit bias of id {id} is beyond the vocabulary of {}", config.vocab_size));
+    }
+    if engine.mode() == Mode::Gated && !request.adjust.is_off() {
+        return refuse("mode gated judges logits as they are: no penalties and no logit bias".into());
+    }
+    if engine.mode() == Mode::Gated && request.prompt_logprobs {
+        return refuse("mode gated gives no log-probabilities of prompts".into());
     }
     let pages = most_pages(request);
     if pages > u64::from(engine.limits().pages) {

@@ -67,6 +67,31 @@ impl StepPlan {
     /// # Errors
     /// [`Error::Plan`], [`Error::Dispatch`].
     pub(crate) fn check(&self, kv: &KvTables, vocab: u32, max_rows: u32) -> Result<()> {
+        self.check_at(kv, vocab, max_rows, |group, held| {
+            let fits = group.start == held;
+            (!fits).then(|| format!("starts at {}, slot {} holds {held} positions", group.start, group.slot.0))
+        })
+    }
+
+    /// The same for rows that are computed again: the last positions that their slots hold.
+    ///
+    /// # Errors
+    /// As [`StepPlan::check`].
+    pub(crate) fn check_again(&self, kv: &KvTables, vocab: u32, max_rows: u32) -> Result<()> {
+        self.check_at(kv, vocab, max_rows, |group, held| {
+            let end = u64::from(group.start) + group.tokens.len() as u64;
+            let why = || format!("ends at {end}, slot {} holds {held} positions", group.slot.0);
+            (end != u64::from(held)).then(why)
+        })
+    }
+
+    fn check_at(
+        &self,
+        kv: &KvTables,
+        vocab: u32,
+        max_rows: u32,
+        misplaced: impl Fn(&Group, u32) -> Option<String>,
+    ) -> Result<()> {
         let refuse = |detail: String| Err(Error::Plan { detail });
         self.dispatch.check()?;
         if self.groups.is_empty() {
@@ -78,8 +103,8 @@ impl StepPlan {
             if group.tokens.is_empty() {
                 return refuse(format!("group {i} has no rows"));
             }
-            if group.start != held {
-                return refuse(format!("group {i} starts at {}, slot {slot} holds {held} positions", group.start));
+            if let Some(why) = misplaced(group, held) {
+                return refuse(format!("group {i} {why}"));
             }
             if let Some(id) = group.tokens.iter().find(|id| **id >= vocab) {
                 return refuse(format!("group {i} holds id {id}, the vocabulary has {vocab}"));
@@ -177,6 +202,14 @@ pub struct Row {
     pub boundaries: Vec<u16>,
 }
 
+impl Row {
+    /// A row without results.
+    pub(crate) fn new(group: usize, slot: Slot, position: u32, token: u32) -> Self {
+        let (k, v, boundaries) = (Vec::new(), Vec::new(), Vec::new());
+        Self { group, slot, position, token, top2: None, logits: None, k, v, boundaries }
+    }
+}
+
 /// Bits of a tapped result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TapBits {
@@ -209,6 +242,20 @@ pub struct StepOutput {
 }
 
 impl StepOutput {
+    /// Drops all but the first `rows` rows: what follows is padding.
+    pub(crate) fn without_padding(mut self, rows: usize) -> Self {
+        self.rows.truncate(rows);
+        for tap in &mut self.taps {
+            tap.rows.retain(|r| *r < rows);
+            let elements = tap.rows.len() * tap.width as usize;
+            match &mut tap.bits {
+                TapBits::Bf16(bits) => bits.truncate(elements),
+                TapBits::F32(bits) => bits.truncate(elements),
+            }
+        }
+        self
+    }
+
     /// The tap of an operation.
     pub fn tap(&self, layer: Option<u32>, op: Op) -> Option<&Tap> {
         self.taps.iter().find(|t| t.at == OpAt { layer, op })

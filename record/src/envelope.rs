@@ -26,6 +26,8 @@ pub mod predicate {
     pub const RECORD: &str = "https://lastbit.dev/inference-record/v1";
     /// A change of a log's keys (`docs/spec/transparency-log.md`).
     pub const LOG_KEY: &str = "https://lastbit.dev/log-key/v1";
+    /// Threshold of a margin gate (`docs/spec/calibration.md`).
+    pub const CALIBRATION: &str = "https://lastbit.dev/calibration/v1";
     /// Result of an audit (`docs/spec/audit-result.md`).
     pub const AUDIT_RESULT: &str = "https://lastbit.dev/audit-result/v1";
 }

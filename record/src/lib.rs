@@ -7,6 +7,7 @@
 //! Three rules hold everywhere: signatures are verified over the bytes received, and only then are those bytes parsed;
 //! bytes have exactly one spelling, and readers refuse any other; an unknown version or member is refused.
 
+pub mod calibration;
 pub mod canonical;
 pub mod commit;
 pub mod container;

@@ -111,7 +111,7 @@ impl Receipt {
             stack: record.stack.digest()?,
             decode: found.decode.digest()?,
             level,
-            margin: None,
+            margin: record.stack.gate.as_ref().and_then(|g| g.calibration),
             chain: record.chain,
             log: Place { origin: record.link.origin.clone(), index: record.link.sequence },
             issued_unix_us,

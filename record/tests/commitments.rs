@@ -43,7 +43,7 @@ fn leaves() -> (Digest, Digest, Digest) {
 fn schedule() -> Schedule {
     Schedule {
         events: vec![Event::Admit { request: 0, cached: Vec::new() }],
-        rows: vec![Rows { request: 0, start: 0, count: 2, kind: RowKind::Prefill, logits: 1 }],
+        rows: vec![Rows { request: 0, start: 0, count: 2, kind: RowKind::Prefill, logits: 1, gate: None }],
         padded_rows: 2,
         execution: Execution::Eager,
         dispatch: Dispatch { ops: vec![OpDispatch { op: "qkv".to_owned(), kernels: vec![0], splits: 1 }] },

@@ -65,7 +65,7 @@ const EXTRA_ROWS: &str = "extra rows";
 
 /// Passes on which other splits are replayed: the first, and the last decode step (the longest contexts).
 fn sampled_passes(context: &Context<'_>) -> Vec<usize> {
-    let last = context.plan.items.iter().rposition(|i| !i.input.prefills());
+    let last = context.plan.items.iter().rposition(|i| !i.input.prefills() && !i.reference);
     let first = (!context.plan.items.is_empty()).then_some(0);
     first.into_iter().chain(last).collect::<BTreeSet<_>>().into_iter().collect()
 }
@@ -113,7 +113,7 @@ fn joint_rows(context: &Context<'_>, claimed: &Machine) -> Result<Ranges, Error>
             break;
         }
         let ours = compared(context, &mut *run, pass, &item.declared)?;
-        if item.input.prefills() {
+        if item.input.prefills() || item.reference {
             continue;
         }
         let own = context.replayer.canonical(&item.declared);

@@ -18,7 +18,7 @@ use crate::result::{
 use crate::tokens::{self, TokenCheck};
 use crate::verdict::{Verdict, fold};
 use crate::walk::{Context, Search, Walk, suppositions};
-use crate::{headline, identity, logprobs, scheduling, stops, tables};
+use crate::{gate, headline, identity, level_t, logprobs, scheduling, stops, tables};
 use record::{Digest, Record};
 
 /// How a record is audited.
@@ -92,8 +92,10 @@ pub fn audit(input: &Input<'_>, options: &Options, progress: &dyn Fn(usize, usiz
     claims.push(ClaimResult::new(ClaimKind::Scheduling, *verdict, detail));
     claims.extend(claims::receipts(&input.receipts));
 
-    let prefill_unsound =
-        options.mode == Mode::Prefill && !claims::mode(record).is_some_and(engine::Mode::own_tokens_only);
+    // A gated log is audited by prefill at level T: tokens only.
+    let tokens_only = options.mode == Mode::Prefill && record.stack.gate.is_some();
+    let own = claims::mode(record).is_some_and(engine::Mode::own_tokens_only);
+    let prefill_unsound = options.mode == Mode::Prefill && !own && !tokens_only;
     let obstacle = match input.replayer {
         _ if !consistency.replayable => {
             Some((Verdict::Inconclusive, "not replayed: the record contradicts itself or is not whole".to_owned()))
@@ -118,7 +120,12 @@ pub fn audit(input: &Input<'_>, options: &Options, progress: &dyn Fn(usize, usiz
             let suppositions = suppositions(replayer, options.limits.extra_rows, options.limits.splits);
             let opened = &input.opened;
             let context = Context { record, opened, plan: &plan, replayer, suppositions: &suppositions, progress };
-            if let Err(e) = replayed(&context, options, &mut claims, &mut result) {
+            let done = if tokens_only {
+                level_t::audit(&context, &mut claims, &mut result)
+            } else {
+                replayed(&context, options, &mut claims, &mut result)
+            };
+            if let Err(e) = done {
                 // What was found before the failure stays; what was not reached is not known.
                 let why = match &e {
                     Error::Replay(ReplayError::Unknown { what }) => format!("{what} is not known here"),
@@ -135,7 +142,11 @@ pub fn audit(input: &Input<'_>, options: &Options, progress: &dyn Fn(usize, usiz
     if result.matrix.steps.is_empty() {
         result.matrix = tables::matrix(record, &plan, None, &TokenCheck::default());
     }
-    conclude(&mut result, claims, options);
+    let mut required = options.required.clone();
+    if tokens_only {
+        required.retain(|c| !matches!(c, ClaimKind::Bits | ClaimKind::Logprobs));
+    }
+    conclude(&mut result, claims, &required);
     Ok(result)
 }
 
@@ -146,6 +157,9 @@ fn unreached(record: &Record, verdict: Verdict, why: &str, claims: &mut Vec<Clai
             claims.push(ClaimResult::new(claim, verdict, why));
         }
     }
+    if record.stack.gate.is_some() && !claims.iter().any(|c| c.claim == ClaimKind::Gate) {
+        claims.push(ClaimResult::new(ClaimKind::Gate, verdict, why));
+    }
     if !claims.iter().any(|c| c.claim == ClaimKind::Logprobs)
         && let Some((claim, left)) = logprobs::not_replayed(record, verdict, why)
     {
@@ -155,13 +169,15 @@ fn unreached(record: &Record, verdict: Verdict, why: &str, claims: &mut Vec<Clai
 }
 
 /// Folds the claims into the verdict, and says it in one line.
-fn conclude(result: &mut RecordResult, mut claims: Vec<ClaimResult>, options: &Options) {
+fn conclude(result: &mut RecordResult, mut claims: Vec<ClaimResult>, requires: &[ClaimKind]) {
     claims.sort_by_key(|c| c.claim);
     let judged = |kind: &ClaimKind| claims.iter().any(|c| c.claim == *kind);
-    let required = claims.iter().filter(|c| options.required.contains(&c.claim)).map(|c| (c.claim, c.verdict));
-    let absent = options.required.iter().filter(|kind| !judged(kind) && !kind.may_be_absent());
+    let required = claims.iter().filter(|c| requires.contains(&c.claim)).map(|c| (c.claim, c.verdict));
+    let absent = requires.iter().filter(|kind| !judged(kind) && !kind.may_be_absent());
     result.verdict = fold(required.chain(absent.map(|kind| (*kind, Verdict::Inconclusive))));
-    result.level = claims.iter().find(|c| c.claim == ClaimKind::Bits).and_then(|c| c.level);
+    let level = |kind| claims.iter().find(|c| c.claim == kind).and_then(|c| c.level);
+    result.level =
+        level(ClaimKind::Bits).or_else(|| level(ClaimKind::Tokens).filter(|_| !requires.contains(&ClaimKind::Bits)));
     result.claims = claims;
     result.headline = headline::record(result);
 }
@@ -259,6 +275,7 @@ fn replayed(
         Err(e) => result.tried.push(failed_search("what made the tokens", &e)),
     }
     claims.push(claims::tokens(&check));
+    claims.extend(gate::check(record, plan, explaining, context.replayer));
     let prompts = Prompts { plan, walk: explaining, opened: context.opened };
     if let Some((claim, left)) = logprobs::check(record, context.replayer, &sampled, &prompts) {
         claims.push(claim);

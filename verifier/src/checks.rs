@@ -1,8 +1,9 @@
 //! What can be checked of a record without replaying it.
 
 use crate::explain::request as named;
+use crate::gate;
 use crate::plan::declared_splits;
-use crate::replay::{Group, ReplayError, Replayer, StepInput};
+use crate::replay::{Group, ReplayError, Replayer, Splits, StepInput};
 use crate::result::{ClaimKind, ClaimResult, IdentityField};
 use crate::verdict::Verdict;
 use engine::journal::derived_seed;
@@ -260,6 +261,14 @@ pub fn dispatch(record: &Record, replayer: &dyn Replayer, extra_rows: u32) -> Re
             logits: r.logits,
         });
         let shape = StepInput { groups: groups.collect(), ..StepInput::default() }.shape();
+        if gate::runs_reference(record, step) {
+            if logged == Splits::default() {
+                continue;
+            }
+            let detail =
+                format!("step {index}: the log says {}, the reference splits nothing", logged.words().join(" "));
+            return Ok(ClaimResult::new(ClaimKind::Dispatch, Verdict::Mismatch, detail));
+        }
         let chosen = match replayer.policy(&shape) {
             Ok(chosen) => chosen,
             Err(ReplayError::Unknown { what }) => {

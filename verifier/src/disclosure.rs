@@ -121,6 +121,9 @@ pub fn limitations(modes: &[engine::Mode]) -> Vec<String> {
                 .to_owned(),
         );
     }
+    if modes.contains(&engine::Mode::Gated) {
+        out.extend(margingate::LIMITS.map(str::to_owned));
+    }
     out
 }
 

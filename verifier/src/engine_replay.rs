@@ -6,13 +6,14 @@ use crate::identity;
 use crate::log::Prepared;
 use crate::ops::{Op, Point};
 use crate::replay::{
-    Kept, Machine, Prefix, ReplayError, Replayer, Row, Run, Shape, Splits, StepInput, WeightChange, WeightRow,
+    Again, Kept, Machine, Prefix, ReplayError, Replayer, Row, Run, Shape, Splits, StepInput, WeightChange, WeightRow,
 };
 use emulator::format::Elem;
 use emulator::mma::{Instruction, M16N8K16, Types};
 use emulator::profile::Profile;
 use emulator::simd::Level;
 use engine::device::{Device, EmulatedDevice};
+use engine::gated::Signal;
 use engine::kernels::{PAGE, Units};
 use engine::kv::Slot;
 use engine::model::Model;
@@ -71,6 +72,7 @@ impl AtHand {
         let mode = Mode::from_policy(&record.stack.dispatch_policy);
         // A degree that this engine cannot run is compared as one rank, and so disagrees.
         let declared = record.parallelism.known().map_or(1, |p| p.tensor);
+        let declared = if mode == Some(Mode::Gated) { 1 } else { declared };
         let division = Division::new(&self.model.config, declared).or_else(|_| Division::new(&self.model.config, 1));
         let division = division.map_err(failed)?;
         let (mut identity, mut replayer) = (Vec::new(), None);
@@ -234,6 +236,9 @@ impl Replayer for EngineReplayer {
     }
 
     fn degrees(&self) -> Vec<u32> {
+        if self.mode == Mode::Gated {
+            return Vec::new();
+        }
         let possible = |ranks: &u32| *ranks != self.division.ranks && Division::new(&self.model.config, *ranks).is_ok();
         RANKS.into_iter().filter(possible).collect()
     }
@@ -266,6 +271,16 @@ impl Replayer for EngineReplayer {
     fn choose(&self, decode: &Decode, past: Past<'_>, logits: &[u32], position: u32) -> Result<u32, ReplayError> {
         let (sampling, adjust) = sampling(decode)?;
         Ok(sampling.choose_adjusted(&adjust, logits, past, next(position)).map_err(failed)?.token)
+    }
+
+    fn risk(&self, signal: &str, decode: &Decode, logits: &[u32], position: u32) -> Result<u32, ReplayError> {
+        let unknown = |what: String| ReplayError::Unknown { what };
+        let signal = Signal::from_id(signal).ok_or_else(|| unknown(format!("the signal {signal}")))?;
+        let (sampling, adjust) = sampling(decode)?;
+        if !adjust.is_off() {
+            return Err(unknown("the risk of a choice from adjusted logits".to_owned()));
+        }
+        Ok(sampling.risk(&self.model, signal, logits, next(position)).map_err(failed)?.bits())
     }
 
     fn rank(
@@ -362,6 +377,32 @@ impl EngineRun {
         Ok(())
     }
 
+    /// Computes rows again that the cache holds, and leaves their columns as they were unless they are replaced.
+    fn again(
+        &mut self,
+        input: &StepInput,
+        again: &Again,
+        splits: &Splits,
+        taps: bool,
+    ) -> Result<Vec<Row>, ReplayError> {
+        let (mut groups, mut saved) = (Vec::new(), Vec::new());
+        for (group, replaces) in input.groups.iter().zip(&again.replaces) {
+            let slot = self.slot(group.request)?;
+            groups.push(Group { slot, start: group.start, tokens: group.tokens.clone(), logits: Logits::Last });
+            if !replaces {
+                let page = group.start / PAGE;
+                saved.push((slot, page, self.engine.save(slot, page..page + 1).map_err(failed)?));
+            }
+        }
+        let observe = if taps { Observe::ACTIVATIONS } else { Observe::STATE };
+        let plan = StepPlan { groups, dispatch: dispatch(splits)?, observe };
+        let output = self.engine.again(&plan, again.padded).map_err(failed)?;
+        for (slot, page, bytes) in saved {
+            self.engine.restore(slot, page, &bytes).map_err(failed)?;
+        }
+        Ok(rows(&output, input, &self.engine.model().config))
+    }
+
     fn keep(&mut self, kept: Kept) -> Result<(), ReplayError> {
         let slot = self.slot(kept.request)?;
         let full = self.engine.positions(slot).map_err(failed)? / PAGE;
@@ -373,6 +414,9 @@ impl EngineRun {
 
 impl Run for EngineRun {
     fn step(&mut self, input: &StepInput, splits: &Splits, taps: bool) -> Result<Vec<Row>, ReplayError> {
+        if let Some(again) = &input.again {
+            return self.again(input, again, splits, taps);
+        }
         let mut groups = Vec::new();
         for prefix in &input.prefixes {
             self.begin(prefix)?;

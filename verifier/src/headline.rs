@@ -1,7 +1,7 @@
 //! Findings in one line.
 
 use crate::result::{AuditResult, ClaimResult, RecordResult};
-use crate::verdict::Verdict;
+use crate::verdict::{Level, Verdict};
 
 /// The finding of a record. A difference that was found is named even where something else decides the verdict.
 pub fn record(r: &RecordResult) -> String {
@@ -11,6 +11,9 @@ pub fn record(r: &RecordResult) -> String {
         Verdict::Match => {
             let level = r.level.map_or(String::new(), |l| format!(" at level {l}"));
             let (rows, tokens) = (r.size.rows, r.size.tokens);
+            if r.level == Some(Level::T) {
+                return format!("{tokens} tokens re-computed by the reference, each is the one, at level T");
+            }
             let also = generations(r).map_or(String::new(), |g| format!("; {g}"));
             format!("{rows} rows and {tokens} tokens re-computed, every bit agrees{level}{also}")
         }

@@ -59,6 +59,7 @@ pub fn compare(record: &Record, engine: &Engine) -> Result<Vec<IdentityField>, E
     fields.extend(fact("profile arithmetic", &s.device.profile_digest, &t.device.profile_digest, Digest::to_string));
     fields.push(plain("mode", &s.mode, &t.mode));
     fields.push(plain("dispatch policy", &s.dispatch_policy, &t.dispatch_policy));
+    fields.extend(gate(s));
     fields.push(kernels(s, t)?);
     fields.push(kernel_names(s, t));
     fields.push(plain(
@@ -122,6 +123,13 @@ pub fn unverified(record: &Record) -> Vec<Unverified> {
         let why = "replayed on an emulated device: the bits are those of its arithmetic, whatever computed them";
         state("device kind", kind(device.kind), why);
     }
+    if let Some(calibration) = engine_gate(record) {
+        state(
+            "calibration",
+            &calibration,
+            "the threshold's origin; decisions are checked against the threshold itself",
+        );
+    }
     let gpu = "bits show the arithmetic of a generation, not a model or its driver";
     if let Some(Some(model)) = device.gpu_model.known() {
         state("GPU model", model, gpu);
@@ -139,6 +147,11 @@ pub fn unverified(record: &Record) -> Vec<Unverified> {
         state("cancellation", &request.id, why);
     }
     out
+}
+
+fn engine_gate(record: &Record) -> Option<String> {
+    let gate = record.stack.gate.as_ref()?;
+    Some(gate.calibration.map_or_else(|| "none: the threshold was chosen".to_owned(), |d| d.to_string()))
 }
 
 const fn kind(kind: DeviceKind) -> &'static str {
@@ -167,6 +180,25 @@ fn plain(name: &str, declared: &str, found: &str) -> IdentityField {
         found: Some(shown(found)),
         agrees: declared == found,
     }
+}
+
+/// A gate's rule, where one is stated: every word of it must be known here.
+fn gate(declared: &Stack) -> Option<IdentityField> {
+    let gate = declared.gate.as_ref()?;
+    let known = engine::gated::Setup::from_record(gate);
+    Some(IdentityField {
+        field: "gate".to_owned(),
+        declared: shown(&format!(
+            "{} on {}, threshold {}, write-back {}, prompts by {}",
+            gate.rule,
+            gate.signal,
+            gate.tau.value(),
+            gate.write_back,
+            gate.prefill
+        )),
+        agrees: known.is_ok(),
+        found: Some(known.map_or_else(|e| e.to_string(), |_| "known".to_owned())),
+    })
 }
 
 /// Structured facts, shown by digest; compared as they stand.

@@ -1,8 +1,9 @@
 //! The steps to replay, from a record: its own schedule, or one teacher-forced prefill per request.
 
-use crate::replay::{Group, Kept, Prefix, PrefixPart, Splits, StepInput};
+use crate::gate;
+use crate::replay::{Again, Group, Kept, Prefix, PrefixPart, Splits, StepInput};
 use record::Record;
-use record::inference::{Event, RowRef};
+use record::inference::{Event, RowGate, RowKind, RowRef, Rows, Schedule};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// How the rows of a record are replayed.
@@ -34,6 +35,8 @@ pub struct Item {
     pub declared: Splits,
     /// Where each row stands in the record: step (from 0 within the record) and row.
     pub rows: Vec<(usize, RowRef)>,
+    /// A gate had the step run by the reference, whatever its shape.
+    pub reference: bool,
 }
 
 /// Forward passes in order.
@@ -77,7 +80,9 @@ impl Plan {
                     prefixes: sharing.prefixes.get(&step.index).cloned().unwrap_or_default(),
                     groups: groups.collect(),
                     keep: sharing.kept.iter().filter(|k| k.step == step.index).copied().collect(),
+                    again: again(&step.schedule),
                 },
+                reference: gate::runs_reference(record, step),
                 declared: declared_splits(record, index),
                 rows: step.schedule.each_row().map(|row| (index, row)).collect(),
             }
@@ -92,7 +97,9 @@ impl Plan {
         for request in 0..record.requests.len() as u32 {
             let mut rows: Vec<(usize, RowRef)> = Vec::new();
             for (index, step) in record.steps.iter().enumerate() {
-                rows.extend(step.schedule.each_row().filter(|r| r.request == request).map(|r| (index, r)));
+                // Of a row that was verified, the verification counts.
+                let own = step.schedule.each_row().filter(|r| r.request == request && !r.waits);
+                rows.extend(own.map(|r| (index, r)));
             }
             let mut held = 0;
             // A request that was computed again after a preemption goes through its positions more than once.
@@ -108,7 +115,7 @@ impl Plan {
                     let group = Group { request, start: held, tokens, logits: 0 };
                     held = held.saturating_add(group.tokens.len().max(1) as u32);
                     let input = StepInput { groups: vec![group], ..StepInput::default() };
-                    items.push(Item { input, declared: Splits::default(), rows: Vec::new() });
+                    items.push(Item { input, declared: Splits::default(), rows: Vec::new(), reference: false });
                 }
                 // The inner rows of a prompt have no logits: they are passes of their own.
                 let prompt = rows.iter().position(|(_, row)| row.logits).unwrap_or(rows.len());
@@ -123,7 +130,7 @@ impl Plan {
                     };
                     held = chunk[0].1.position + chunk.len() as u32;
                     let input = StepInput { groups: vec![group], ..StepInput::default() };
-                    items.push(Item { input, declared: Splits::default(), rows: chunk.to_vec() });
+                    items.push(Item { input, declared: Splits::default(), rows: chunk.to_vec(), reference: false });
                 }
             }
         }
@@ -160,6 +167,15 @@ impl Sharing {
         }
         all
     }
+}
+
+/// How the rows of a verification are computed again; none for any other step.
+fn again(schedule: &Schedule) -> Option<Again> {
+    let replaces = |r: &Rows| matches!(r.gate, Some(RowGate::Verified { repaired: true, .. }));
+    schedule.rows.iter().any(|r| r.kind == RowKind::Verify).then(|| Again {
+        padded: u32::try_from(schedule.padded_rows).unwrap_or(u32::MAX),
+        replaces: schedule.rows.iter().map(replaces).collect(),
+    })
 }
 
 fn token(record: &Record, request: u32, position: u32) -> Option<u32> {

@@ -133,6 +133,17 @@ pub struct StepInput {
     pub groups: Vec<Group>,
     /// Whose columns are wanted later as this step leaves them.
     pub keep: Vec<Kept>,
+    /// The groups are rows that were computed before and are computed again.
+    pub again: Option<Again>,
+}
+
+/// How rows are computed again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Again {
+    /// Rows that the step is padded to.
+    pub padded: u32,
+    /// By group: the columns are replaced by what the step computes.
+    pub replaces: Vec<bool>,
 }
 
 impl StepInput {
@@ -381,6 +392,15 @@ pub trait Replayer {
     /// # Errors
     /// [`ReplayError::Unknown`] for a sampler or a parameter that is not known.
     fn choose(&self, decode: &Decode, past: Past<'_>, logits: &[u32], position: u32) -> Result<u32, ReplayError>;
+
+    /// The risk that a margin gate compares with its threshold, as f32 bits, from logits of the row at `position`.
+    ///
+    /// # Errors
+    /// [`ReplayError::Unknown`] for a signal that is not known; by default none is.
+    fn risk(&self, signal: &str, decode: &Decode, logits: &[u32], position: u32) -> Result<u32, ReplayError> {
+        let _ = (decode, logits, position);
+        Err(ReplayError::Unknown { what: format!("the signal {signal}") })
+    }
 
     /// Where `token` ranks under the sampler, 1 for the admissible one; none when the sampler cannot draw it.
     ///

@@ -3,8 +3,11 @@
 //! Needs no model and no arithmetic, only the records, from the beginning of a session on. Source: `docs/spec/schedulers.md`.
 
 use crate::verdict::Verdict;
+use engine::gated::Setup;
 use engine::kv::{Adopted, KvTables};
-use engine::scheduler::{Arrival, Event, Kind, Preemption, RequestKey, SCHEDULER, Scheduler, Settings, Turn};
+use engine::scheduler::{
+    Arrival, Event, GATED_SCHEDULER, Kind, Preemption, RequestKey, SCHEDULER, Scheduler, Settings, Turn,
+};
 use record::inference as rec;
 use record::inference::Finish;
 use record::{Fact, Record};
@@ -38,6 +41,8 @@ struct Session {
     kv: KvTables,
     keys: BTreeMap<String, RequestKey>,
     next_step: u64,
+    /// Rows that wait, under the rule of a session with a gate.
+    gate: Option<margingate::Gate<()>>,
 }
 
 impl Follower {
@@ -50,7 +55,8 @@ impl Follower {
         let Fact::Known(stated) = &record.stack.scheduler else {
             return Outcome::new(Verdict::Inconclusive, "the scheduling rule is not stated");
         };
-        if stated.rule != SCHEDULER {
+        let known = if record.stack.gate.is_some() { GATED_SCHEDULER } else { SCHEDULER };
+        if stated.rule != known {
             return Outcome::new(
                 Verdict::Unverifiable,
                 format!("the scheduling rule {} is not known here", stated.rule),
@@ -58,7 +64,7 @@ impl Follower {
         }
         let first = record.steps.first().map_or(0, |s| s.index);
         let session = match session {
-            _ if first == 0 && !record.steps.is_empty() => Session::new(stated),
+            _ if first == 0 && !record.steps.is_empty() => Session::new(stated, record.stack.gate.as_ref()),
             Some(session) if record.steps.is_empty() || (session.next_step == first && session.stated == *stated) => {
                 Ok(session)
             }
@@ -78,7 +84,7 @@ impl Follower {
             Ok(session) => {
                 self.session = Some(session);
                 let steps = record.steps.len();
-                Outcome::new(Verdict::Match, format!("{steps} steps, each the one that {SCHEDULER} makes"))
+                Outcome::new(Verdict::Match, format!("{steps} steps, each the one that {known} makes"))
             }
             Err(detail) => Outcome::new(Verdict::Mismatch, detail),
         }
@@ -86,7 +92,7 @@ impl Follower {
 }
 
 impl Session {
-    fn new(stated: &rec::Scheduler) -> Result<Self, String> {
+    fn new(stated: &rec::Scheduler, gate: Option<&rec::Gate>) -> Result<Self, String> {
         // A table of what no machine holds is not built.
         const MOST: u32 = 1 << 20;
         if stated.pages > MOST || stated.slots > MOST {
@@ -99,11 +105,46 @@ impl Session {
             prefix_cache: stated.prefix_cache,
             swap_pages: stated.swap_pages,
         };
-        let scheduler = Scheduler::new(settings, &kv).map_err(|e| e.to_string())?;
-        Ok(Self { stated: stated.clone(), scheduler, kv, keys: BTreeMap::new(), next_step: 0 })
+        let mut scheduler = Scheduler::new(settings, &kv).map_err(|e| e.to_string())?;
+        let setup = gate.map(Setup::from_record).transpose().map_err(|e| e.to_string())?;
+        if let Some(setup) = &setup {
+            scheduler = scheduler.sharing(setup.sharing());
+        }
+        let gate = setup.map(|s| margingate::Gate::new(s.settings)).transpose().map_err(|e| e.to_string())?;
+        Ok(Self { stated: stated.clone(), scheduler, kv, keys: BTreeMap::new(), next_step: 0, gate })
+    }
+
+    /// A verification: due by the rule, and of the rows that have waited longest.
+    fn verification(&mut self, record: &Record, step: &rec::Step) -> Result<(), String> {
+        let (mut logged, mut decided) = (Vec::new(), Vec::new());
+        for rows in &step.schedule.rows {
+            let r = record.requests.get(rows.request as usize).ok_or("an unknown request")?;
+            let key = self.key(&r.id)?;
+            logged.push(key);
+            let token = r.chosen_at(u64::from(rows.start)).ok_or("a verification that chose nothing")?;
+            decided.push((key, token, ends(r, u64::from(rows.start))));
+        }
+        let gate = self.gate.as_mut().ok_or("a verification without a gate")?;
+        let made: Vec<RequestKey> = gate.next_batch().iter().map(|h| h.request).collect();
+        if let Some(at) = differs(&logged, &made) {
+            let side =
+                |all: &[RequestKey]| all.get(at).map_or_else(|| "nothing more".to_owned(), |key| self.name(*key));
+            return Err(format!("where the log verifies {}, the rule has {}", side(&logged), side(&made)));
+        }
+        self.scheduler.verified(&decided, &mut self.kv).map_err(|e| e.to_string())?;
+        self.next_step = step.index + 1;
+        Ok(())
     }
 
     fn step(&mut self, record: &Record, step: &rec::Step) -> Result<(), String> {
+        let verifies = step.schedule.rows.iter().any(|r| r.kind == rec::RowKind::Verify);
+        let due = self.gate.as_ref().is_some_and(|g| g.due(self.scheduler.may_step(&self.kv)));
+        match (verifies, due) {
+            (true, true) => return self.verification(record, step),
+            (true, false) => return Err("the rule verifies nothing yet".to_owned()),
+            (false, true) => return Err("the rule verifies first".to_owned()),
+            (false, false) => {}
+        }
         let request = |index: u32| record.requests.get(index as usize).ok_or("an unknown request");
         for event in &step.schedule.events {
             match event {
@@ -154,13 +195,26 @@ impl Session {
             };
             return Err(format!("where the log has {}, the rule has {}", side(&stated), side(&made)));
         }
+        for event in &decision.events {
+            if let (Some(gate), Event::Cancel { request } | Event::Preempt { request, how: Preemption::Recompute }) =
+                (&mut self.gate, event)
+            {
+                gate.forget(*request);
+            }
+        }
         let mut chosen = Vec::new();
-        for rows in &step.schedule.rows {
+        for (rows, turn) in step.schedule.rows.iter().zip(&decision.turns) {
             let r = request(rows.request)?;
             let last = u64::from(rows.start) + u64::from(rows.count) - 1;
-            let ended = matches!(r.finish, Finish::Stop | Finish::Length);
-            let ends = ended && last + 2 == (r.prompt.len() + r.output.len()) as u64;
-            chosen.push(r.chosen_at(last).filter(|_| rows.logits > 0).map(|token| (token, ends)));
+            let waits = rows.gate.is_some_and(|g| g.waits());
+            if let (Some(gate), true) = (&mut self.gate, waits) {
+                gate.hold(turn.request, 0, margingate::Margin::new(0.0), margingate::Decision::Hold, ());
+            }
+            let token = r.chosen_at(last).filter(|_| rows.logits > 0 && !waits);
+            chosen.push(token.map(|token| (token, ends(r, last))));
+        }
+        if let Some(gate) = &mut self.gate {
+            gate.step_done();
         }
         self.scheduler.computed(&decision.turns, &chosen, &mut self.kv).map_err(|e| e.to_string())?;
         self.next_step = step.index + 1;
@@ -218,6 +272,12 @@ impl Session {
             Event::Resume { .. } => format!("{name} is resumed"),
         }
     }
+}
+
+/// Does a request end with the token chosen after its position `last`?
+fn ends(request: &rec::Request, last: u64) -> bool {
+    let ended = matches!(request.finish, Finish::Stop | Finish::Length);
+    ended && last + 2 == (request.prompt.len() + request.output.len()) as u64
 }
 
 /// What the outcomes of records that are audited as one come to: the worst.

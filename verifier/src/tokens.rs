@@ -111,7 +111,7 @@ pub fn check(record: &Record, replayer: &dyn Replayer, sampled: &[Sampled]) -> T
 }
 
 /// What a request had when the row at `position` chose.
-fn past(request: &Request, position: u32) -> Past<'_> {
+pub(crate) fn past(request: &Request, position: u32) -> Past<'_> {
     let chosen = (position as usize + 1).saturating_sub(request.prompt.len()).min(request.output.len());
     Past { prompt: &request.prompt, output: &request.output[..chosen] }
 }

@@ -39,7 +39,7 @@ pub struct Finding {
     pub explained: bool,
     /// True when the state before this pass is known to be the logged one.
     pub from_logged_state: bool,
-    /// Logits of rows that chose a token, from a replay that gives the logged bits: item row and bits.
+    /// Logits of rows that chose a token or wait for one, from a replay that gives the logged bits: item row and bits.
     pub logits: Vec<(usize, Vec<u32>)>,
     /// Log-probabilities of the prompt tokens that follow rows, where the record states them, from the same replay: item row and bits.
     pub prompt: Vec<(usize, Result<u32, ReplayError>)>,
@@ -231,6 +231,8 @@ impl Context<'_> {
         let mut by_splits: BTreeMap<Splits, Vec<Supposition>> = BTreeMap::new();
         for supposition in self.suppositions {
             let splits = match supposition {
+                // What the reference computes does not depend on how many rows there are.
+                Supposition::ExtraRows(_) if item.reference => item.declared.clone(),
                 Supposition::ExtraRows(n) => self.replayer.policy(&item.input.shape().with_extra_rows(*n))?,
                 Supposition::Split { op, splits } => item.declared.with(op, *splits),
             };
@@ -250,9 +252,12 @@ fn could_explain(splits: &Splits, declared: &Splits, differing: &[(usize, Differ
     })
 }
 
-/// Logits of the rows that chose a token.
-fn chosen_logits(record: &Record, item: &Item, rows: &[Row]) -> Vec<(usize, Vec<u32>)> {
-    let chose = |i: usize| item.rows.get(i).and_then(|(_, at)| record.row_id(at)).is_some_and(|id| id.chosen.is_some());
+/// Logits of the rows that chose a token, or whose token waits for a verification.
+pub(crate) fn chosen_logits(record: &Record, item: &Item, rows: &[Row]) -> Vec<(usize, Vec<u32>)> {
+    let chose = |i: usize| {
+        let at = item.rows.get(i).map(|(_, at)| at);
+        at.is_some_and(|at| at.waits || record.row_id(at).is_some_and(|id| id.chosen.is_some()))
+    };
     rows.iter().enumerate().filter(|(i, _)| chose(*i)).filter_map(|(i, r)| Some((i, r.logits()?.to_vec()))).collect()
 }
 

@@ -113,6 +113,8 @@ impl Operator for Conduct {
                 turns: &s.turns,
                 output: &s.output,
                 emitted: &s.emitted,
+                gate: step.gate,
+                padded_rows: s.output.rows.len() as u32,
             })?;
         }
         Ok(())

@@ -18,6 +18,7 @@ use serde::Serialize;
 
 use crate::argument;
 use crate::chat;
+use crate::gate::GateArgs;
 use crate::operate::{self, Declared, Evidence, Scored, Values};
 use crate::output::{self, Format, Outcome, progress};
 use crate::source::{self, Emulation, now_unix_us};
@@ -54,7 +55,8 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 32, value_parser = argument::count(1, MAX_NEW_TOKENS))]
     max_new_tokens: u32,
 
-    /// Numerics mode: `invariant` (a row's bits depend on its own tokens only), `portable` (the same, on any hardware) or `throughput`
+    /// Numerics mode: `invariant` (a row's bits depend on its own tokens only), `portable` (the same, on any hardware), `throughput`, or `gated`
+    /// (rows at risk are verified)
     #[arg(long, value_name = "MODE", default_value = "throughput", value_parser = parse_mode)]
     mode: Mode,
 
@@ -139,6 +141,9 @@ pub struct Args {
     evidence: Evidence,
 
     #[command(flatten)]
+    gate: GateArgs,
+
+    #[command(flatten)]
     emulation: Emulation,
 
     #[command(flatten)]
@@ -146,7 +151,7 @@ pub struct Args {
 }
 
 pub(super) fn parse_mode(name: &str) -> Result<Mode, String> {
-    let known = || Mode::ALL.map(Mode::name).join(" or ");
+    let known = || Mode::ALL.into_iter().chain([Mode::Gated]).map(Mode::name).collect::<Vec<_>>().join(" or ");
     Mode::from_name(name).ok_or_else(|| format!("a mode is {}", known()))
 }
 
@@ -194,11 +199,13 @@ pub fn run(args: Args) -> anyhow::Result<Outcome> {
             Ok(Request { adjust: adjust.clone(), ..asked })
         })
         .collect::<anyhow::Result<Vec<_>>>()?;
-    let mut engine = engine(&args, &model, &requests)?;
+    let key = args.key.as_deref().map(source::private_key).transpose()?;
+    let mut engine =
+        args.gate.attach(engine(&args, &model, &requests)?, key.as_ref().map(PrivateKey::public).as_ref())?;
     let settings = Settings { chunk: args.chunk, ..Settings::plain(engine.limits().max_rows) };
     let identity = Identity { text: engine::journal::text(&model, args.chat)?, ..Identity::of(&engine, settings)? };
-    let mut log = match (&args.log, &args.key) {
-        (Some(dir), Some(key)) => Some(open_log(dir, source::private_key(key)?)?),
+    let mut log = match (&args.log, key) {
+        (Some(dir), Some(key)) => Some(open_log(dir, key)?),
         _ => None,
     };
     let nonce = match &args.nonce {

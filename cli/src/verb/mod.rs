@@ -9,6 +9,7 @@ mod fingerprint;
 mod generate;
 mod keygen;
 mod log;
+mod margingate;
 mod model;
 mod mufu;
 mod report;
@@ -45,6 +46,9 @@ pub enum Verb {
     Keygen(keygen::Args),
     /// Make a log, or check one without replaying it
     Log(log::Args),
+    /// Calibrate the margin gate, and measure what it costs and promises
+    #[command(name = "margingate")]
+    MarginGate(margingate::Args),
     /// Get a model, or show what one holds
     Model(model::Args),
     /// Probe, fit or show the special function unit
@@ -75,6 +79,7 @@ impl Verb {
             Verb::Generate(args) => generate::run(args),
             Verb::Keygen(args) => keygen::run(args),
             Verb::Log(args) => log::run(args),
+            Verb::MarginGate(args) => margingate::run(args),
             Verb::Model(args) => model::run(args),
             Verb::Mufu(args) => mufu::run(args),
             Verb::Report(args) => report::run(args),

@@ -9,12 +9,14 @@ use engine::fault::Fault;
 use engine::runtime::Limits;
 use engine::scheduler::Settings;
 use engine::{Engine, Mode};
+use record::PrivateKey;
 use serde::{Deserialize, Serialize};
 use server::worker::{self, Ledger};
 use server::{ApiKeys, Config, Serving};
 
 use super::generate::{open_log, parse_mode};
 use crate::argument;
+use crate::gate::GateArgs;
 use crate::operate::Evidence;
 use crate::output::{Format, Outcome};
 use crate::source::{self, Emulation};
@@ -34,8 +36,8 @@ pub struct Args {
     #[arg(long, value_name = "DIR", env = "LASTBIT_MODEL")]
     model: Option<PathBuf>,
 
-    /// Numerics mode: `invariant` (a row's bits depend on its own tokens only), `portable` (the same, on any hardware) or `throughput`
-    /// [default: throughput]
+    /// Numerics mode: `invariant` (a row's bits depend on its own tokens only), `portable` (the same, on any hardware), `throughput`, or `gated`
+    /// (rows at risk are verified) [default: throughput]
     #[arg(long, value_name = "MODE", env = "LASTBIT_MODE", value_parser = parse_mode)]
     mode: Option<Mode>,
 
@@ -103,6 +105,9 @@ pub struct Args {
     /// Log lines on standard error as JSON; what is logged follows LASTBIT_LOG, for example `debug` [default: info]
     #[arg(long)]
     json_log: bool,
+
+    #[command(flatten)]
+    gate: GateArgs,
 
     #[command(flatten)]
     emulation: Emulation,
@@ -237,7 +242,9 @@ fn engine(args: &Args, file: &File) -> anyhow::Result<Engine> {
     let model = Arc::new(source::model(args.model.as_deref().or(file.model.as_deref()))?);
     let device = Box::new(args.emulation.device(&profile)?);
     let ranks = args.tensor_parallel.or(file.tensor_parallel).unwrap_or(1);
-    Ok(Engine::parallel(model, device, mode, limits, ranks)?)
+    let key = args.key.as_ref().or(file.key.as_ref()).map(|k| source::private_key(k)).transpose()?;
+    let engine = Engine::parallel(model, device, mode, limits, ranks)?;
+    args.gate.attach(engine, key.as_ref().map(PrivateKey::public).as_ref())
 }
 
 /// Keys from the file and from `LASTBIT_API_KEYS`.

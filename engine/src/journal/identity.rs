@@ -80,13 +80,14 @@ pub fn stack(engine: &Engine, settings: Settings) -> Result<rec::Stack> {
         },
         mode: engine.mode().name().into(),
         dispatch_policy: engine.mode().policy().into(),
-        scheduler: Fact::Known(scheduler(engine.limits(), settings)),
+        scheduler: Fact::Known(scheduler(engine.limits(), settings, engine.gate().is_some())),
         kernels: kernel_table(&engine.launches()),
         kv: rec::KvCache { dtype: "bf16".into(), page_size: PAGE, layout: Fact::Known("position-order/1".into()) },
         rope: Fact::Known(Some(rec::Rope {
             table: rope::tables(config).digest(config)?,
             theta: F32Bits::new(config.rope_theta as f32),
         })),
+        gate: engine.gate().map(crate::gated::Setup::to_record),
     })
 }
 

@@ -104,9 +104,10 @@ impl Journal {
                 count,
                 kind: kind(turn.kind),
                 logits: group.logits.count(count),
+                gate: step.gate.get(rows.len()).copied().flatten(),
             });
         }
-        let schedule = schedule(&self.launches, events, rows, &step.plan.dispatch);
+        let schedule = schedule(&self.launches, events, rows, step.padded_rows, &step.plan.dispatch);
         let sealed = record::commit::seal(self.next_index, schedule, leaves, &self.chain)?;
         self.next_index += 1;
         self.chain = sealed.chain;

@@ -5,9 +5,10 @@ use record::inference as rec;
 
 use super::Journal;
 use crate::error::{Error, Result};
+use crate::kernels::PAGE;
 use crate::policy::Dispatch;
 use crate::runtime::{Launches, Limits, OpChoice};
-use crate::scheduler::{Event, Kind, Preemption, SCHEDULER, Settings};
+use crate::scheduler::{Event, GATED_SCHEDULER, Kind, Preemption, SCHEDULER, Settings};
 
 /// The kernel table of an engine.
 pub fn kernel_table(launches: &Launches) -> Vec<rec::Kernel> {
@@ -16,14 +17,15 @@ pub fn kernel_table(launches: &Launches) -> Vec<rec::Kernel> {
     launches.kernels().iter().map(kernel).collect()
 }
 
-/// The schedule of a step of these rows under a dispatch, after these events.
+/// The schedule of a step of these rows under a dispatch, after these events. Rows of a verification are padded, all others are not.
 pub fn schedule(
     launches: &Launches,
     events: Vec<rec::Event>,
     rows: Vec<rec::Rows>,
+    padded_rows: u32,
     dispatch: &Dispatch,
 ) -> rec::Schedule {
-    let (count, logits) = counts(&rows);
+    let (count, logits) = launched(&rows, padded_rows.into());
     let op = |c: OpChoice| rec::OpDispatch {
         op: c.op.into(),
         kernels: c.kernels.iter().map(|k| *k as u32).collect(),
@@ -31,7 +33,7 @@ pub fn schedule(
     };
     rec::Schedule {
         events,
-        padded_rows: u64::from(count),
+        padded_rows: u64::from(padded_rows),
         execution: rec::Execution::Eager,
         dispatch: rec::Dispatch { ops: launches.of(dispatch, count, logits).into_iter().map(op).collect() },
         rows,
@@ -43,6 +45,7 @@ pub(super) fn kind(kind: Kind) -> rec::RowKind {
     match kind {
         Kind::Prefill => rec::RowKind::Prefill,
         Kind::Decode => rec::RowKind::Decode,
+        Kind::Verify => rec::RowKind::Verify,
     }
 }
 
@@ -75,9 +78,9 @@ impl Journal {
 }
 
 /// The scheduling rule of a session on an engine with these limits.
-pub fn scheduler(limits: Limits, settings: Settings) -> rec::Scheduler {
+pub fn scheduler(limits: Limits, settings: Settings, gated: bool) -> rec::Scheduler {
     rec::Scheduler {
-        rule: SCHEDULER.into(),
+        rule: if gated { GATED_SCHEDULER } else { SCHEDULER }.into(),
         max_rows: settings.max_rows,
         slots: limits.slots,
         pages: limits.pages,
@@ -94,10 +97,12 @@ pub fn scheduler(limits: Limits, settings: Settings) -> rec::Scheduler {
 /// [`Error::Dispatch`] naming the first operation or kernel that this engine does not have; never a substitute.
 pub fn dispatch(launches: &Launches, kernels: &[rec::Kernel], schedule: &rec::Schedule) -> Result<Dispatch> {
     let refuse = |detail: String| Err(Error::Dispatch { detail });
-    let (count, logits) = counts(&schedule.rows);
-    if schedule.padded_rows != u64::from(count) {
-        return refuse(format!("the step was padded to {} rows; this engine does not pad", schedule.padded_rows));
+    let verifies = schedule.rows.iter().any(|r| r.kind == rec::RowKind::Verify);
+    if schedule.padded_rows != schedule.row_count() && !(verifies && schedule.padded_rows <= u64::from(PAGE)) {
+        let padded = schedule.padded_rows;
+        return refuse(format!("the step was padded to {padded} rows; this engine pads verifications only, to {PAGE}"));
     }
+    let (count, logits) = launched(&schedule.rows, schedule.padded_rows);
     let ops = &schedule.dispatch.ops;
     let mut found = Dispatch::UNSPLIT;
     for op in ops {
@@ -125,7 +130,10 @@ pub fn dispatch(launches: &Launches, kernels: &[rec::Kernel], schedule: &rec::Sc
     Ok(found)
 }
 
-/// Rows, and rows with logits.
-fn counts(rows: &[rec::Rows]) -> (u32, u32) {
-    rows.iter().fold((0, 0), |(n, l), r| (n.saturating_add(r.count), l.saturating_add(r.logits)))
+/// Rows that were launched, and rows with logits; padding has logits.
+fn launched(rows: &[rec::Rows], padded: u64) -> (u32, u32) {
+    let (n, logits) =
+        rows.iter().fold((0_u32, 0_u32), |(n, l), r| (n.saturating_add(r.count), l.saturating_add(r.logits)));
+    let padding = u32::try_from(padded).unwrap_or(u32::MAX).saturating_sub(n);
+    (n.saturating_add(padding), logits.saturating_add(padding))
 }

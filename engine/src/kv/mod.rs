@@ -105,6 +105,11 @@ impl KvTables {
         (self.free.len() + self.idle.len()) as u32
     }
 
+    /// Slots, open or not.
+    pub fn slot_count(&self) -> u32 {
+        self.slots.len() as u32
+    }
+
     /// Slots that can be opened.
     pub fn open_slots(&self) -> u32 {
         self.slots.iter().filter(|s| s.is_none()).count() as u32

@@ -1,8 +1,8 @@
 //! A plan flattened into the arrays that kernels read.
 
 use crate::error::Result;
-use crate::kernels::{Q_TILE, TILE_WORDS};
-use crate::kv::KvTables;
+use crate::kernels::{PAGE, Q_TILE, TILE_WORDS};
+use crate::kv::{KvTables, Slot};
 use crate::step::{Group, Row};
 
 /// Arrays of one step, all `u32`, in one allocation.
@@ -43,9 +43,19 @@ impl Section {
 /// Sections start at multiples of this many words, so that a kernel may load 16 bytes at a time.
 const ALIGN: usize = 4;
 
+/// Rows without a request that fill a step up to a constant number.
+#[derive(Clone, Copy)]
+pub(super) struct Padding {
+    /// How many.
+    pub rows: u32,
+    /// A page that no request has.
+    pub page: u32,
+}
+
 impl Layout {
-    /// Lays out groups whose positions the cache already has room for.
-    pub fn new(groups: &[Group], kv: &KvTables) -> Result<Self> {
+    /// Lays out groups whose positions the cache already has room for. Padding comes last: rows of token 0 with logits, each at its own place in
+    /// the page, the positions of one request beyond the slots.
+    pub fn new(groups: &[Group], kv: &KvTables, padding: Padding) -> Result<Self> {
         let (mut rows, mut logit_rows) = (Vec::new(), Vec::new());
         let (mut ids, mut positions, mut columns, mut tiles) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         for (index, group) in groups.iter().enumerate() {
@@ -58,24 +68,30 @@ impl Layout {
                 ids.push(*token);
                 positions.push(position);
                 columns.push(kv.column(group.slot, position)?);
-                rows.push(Row {
-                    group: index,
-                    slot: group.slot,
-                    position,
-                    token: *token,
-                    top2: None,
-                    logits: None,
-                    k: Vec::new(),
-                    v: Vec::new(),
-                    boundaries: Vec::new(),
-                });
+                rows.push(Row::new(index, group.slot, position, *token));
             }
         }
+        let mut block_table = kv.block_table();
+        if padding.rows > 0 {
+            let (first, slot) = (rows.len() as u32, kv.slot_count());
+            tiles.extend([slot, first, padding.rows, 0]);
+            logit_rows.extend(first..first + padding.rows);
+            for position in 0..padding.rows {
+                ids.push(0);
+                positions.push(position);
+                columns.push(padding.page * PAGE + position);
+                rows.push(Row::new(groups.len(), Slot(slot), position, 0));
+            }
+            let at = block_table.len();
+            block_table.resize(at + kv.max_pages() as usize, 0);
+            block_table[at] = padding.page;
+        }
         let tile_count = tiles.len() as u32 / TILE_WORDS;
-        let tile_rows = groups.iter().map(|g| Q_TILE.min(g.tokens.len() as u32)).max().unwrap_or(0);
+        let lengths = groups.iter().map(|g| g.tokens.len() as u32).chain([padding.rows]);
+        let tile_rows = lengths.map(|n| Q_TILE.min(n)).max().unwrap_or(0);
         let mut words = Vec::new();
         let mut starts = [0; Section::COUNT];
-        let sections = [ids, positions, columns, logit_rows.clone(), tiles, kv.block_table()];
+        let sections = [ids, positions, columns, logit_rows.clone(), tiles, block_table];
         for (start, section) in starts.iter_mut().zip(sections) {
             *start = words.len();
             words.extend(section);
@@ -122,7 +138,7 @@ mod tests {
             Group { slot: b, start: 0, tokens: (0..18).collect(), logits: Logits::None },
             Group { slot: a, start: 16, tokens: vec![7], logits: Logits::Last },
         ];
-        let l = Layout::new(&groups, &kv).unwrap();
+        let l = Layout::new(&groups, &kv, Padding { rows: 0, page: 8 }).unwrap();
         assert_eq!((l.row_count(), l.tile_count, l.tile_rows, l.logit_rows.as_slice()), (19, 3, 16, &[18][..]));
         // b's rows in tiles of 16 and 2, then a's one row at position 16.
         assert_eq!(l.section(Section::Tiles), [1, 0, 16, 0, 1, 16, 2, 16, 0, 18, 1, 16]);
@@ -133,5 +149,18 @@ mod tests {
         assert_eq!(l.offset(Section::Positions), 80);
         assert_eq!(l.to_bytes().len(), l.words.len() * 4);
         assert_eq!((l.rows[18].group, l.rows[18].position, l.rows[18].token), (1, 16, 7));
+    }
+
+    #[test]
+    fn padding_lies_in_a_page_of_its_own() {
+        let mut kv = KvTables::new(8, 2, 64);
+        let a = kv.open().unwrap();
+        kv.extend(a, 17).unwrap();
+        let groups = [Group { slot: a, start: 16, tokens: vec![7], logits: Logits::Last }];
+        let l = Layout::new(&groups, &kv, Padding { rows: 3, page: 8 }).unwrap();
+        assert_eq!((l.row_count(), l.tile_count, l.logit_rows.as_slice()), (4, 2, &[0, 1, 2, 3][..]));
+        assert_eq!(l.section(Section::Tiles), [0, 0, 1, 16, 2, 1, 3, 0]);
+        assert_eq!(l.section(Section::Columns), [16, 128, 129, 130]);
+        assert_eq!(l.section(Section::BlockTable), [0, 1, 0, 0, 0, 0, 0, 0, 8, 0, 0, 0]);
     }
 }

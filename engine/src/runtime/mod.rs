@@ -13,9 +13,10 @@ pub use kernels::{KernelRef, Launches, OpChoice};
 
 use self::buffers::{Resident, ScratchPool, cache_bytes};
 use self::kernels::KernelSet;
-use self::layout::Layout;
+use self::layout::{Layout, Padding};
 use crate::device::{Buffer, Device, DeviceInfo};
 use crate::error::{Error, Result};
+use crate::gated::Setup;
 use crate::kernels::PAGE;
 use crate::kv::{KvTables, Slot};
 use crate::model::Model;
@@ -51,6 +52,7 @@ pub struct Engine {
     resident: Resident,
     scratch: ScratchPool,
     kv: KvTables,
+    gate: Option<Setup>,
 }
 
 impl Engine {
@@ -77,10 +79,17 @@ impl Engine {
             return Err(Error::Plan { detail: "an engine needs at least one slot, one page and one row".into() });
         }
         let division = Division::new(&model.config, ranks)?;
+        if mode == Mode::Gated && division.ranks > 1 {
+            let detail = format!("mode gated runs on one rank, not on {}: its verifications are not known to repeat sums over ranks", division.ranks);
+            return Err(Error::Plan { detail });
+        }
         let kernels = Arc::new(KernelSet::new(&division, mode.units(), device.as_mut())?);
-        let resident = Resident::new(&model, &division, limits.pages, device.as_mut())?;
+        // One more page than requests have, for the padding of verifications.
+        let pages = limits.pages.saturating_add(u32::from(mode == Mode::Gated));
+        let resident = Resident::new(&model, &division, pages, device.as_mut())?;
         let kv = KvTables::new(limits.pages, limits.slots, model.config.max_positions);
-        Ok(Self { model, device, mode, limits, division, kernels, resident, scratch: ScratchPool::default(), kv })
+        let scratch = ScratchPool::default();
+        Ok(Self { model, device, mode, limits, division, kernels, resident, scratch, kv, gate: None })
     }
 
     /// The model.
@@ -96,6 +105,15 @@ impl Engine {
     /// How its layers are divided over tensor-parallel ranks.
     pub fn division(&self) -> &Division {
         &self.division
+    }
+
+    /// How a gated engine decides, once it was told.
+    pub fn gate(&self) -> Option<&Setup> {
+        self.gate.as_ref()
+    }
+
+    pub(crate) fn set_gate(&mut self, gate: Setup) {
+        self.gate = Some(gate);
     }
 
     /// The limits it was built with.
@@ -171,6 +189,27 @@ impl Engine {
             }
         }
         out
+    }
+
+    /// Computes the last positions of requests again, each over the columns before it, and overwrites their columns. Rows are filled up to
+    /// `pad_to` (at most [`PAGE`]); padding changes no bit of a row and is not returned. A gated engine only.
+    ///
+    /// # Errors
+    /// As [`Engine::step`]; when it fails, the columns of these positions are lost.
+    pub fn again(&mut self, plan: &StepPlan, pad_to: u32) -> Result<StepOutput> {
+        let refuse = |detail: String| Err(Error::Plan { detail });
+        let rows = StepPlan::shape(&plan.groups).rows;
+        if self.mode != Mode::Gated {
+            return refuse("only a gated engine computes positions again".into());
+        }
+        if pad_to > PAGE || rows > pad_to {
+            return refuse(format!("{rows} rows padded to {pad_to}; at most {PAGE} can be"));
+        }
+        plan.check_again(&self.kv, self.model.config.vocab_size, self.limits.max_rows.max(PAGE))?;
+        self.kernels.check(&plan.dispatch)?;
+        let padding = Padding { rows: pad_to - rows, page: self.limits.pages };
+        let layout = Layout::new(&plan.groups, &self.kv, padding)?;
+        Ok(self.run(layout, plan)?.without_padding(rows as usize))
     }
 
     /// The cache's tables.
@@ -256,7 +295,7 @@ impl Engine {
         for group in groups {
             self.kv.extend(group.slot, group.start + group.tokens.len() as u32)?;
         }
-        Layout::new(groups, &self.kv)
+        Layout::new(groups, &self.kv, Padding { rows: 0, page: self.limits.pages })
     }
 }
 

@@ -25,6 +25,8 @@ pub(super) struct Entry {
     pub tokens: Vec<u32>,
     /// Positions computed and kept.
     pub fed: u32,
+    /// Positions from the beginning on whose columns a prefill left.
+    pub prefilled: u32,
     pub state: State,
     /// It had a slot before, and lost it.
     pub preempted: bool,
@@ -34,7 +36,7 @@ pub(super) struct Entry {
 impl Entry {
     pub fn new(arrival: Arrival) -> Self {
         let tokens = arrival.prompt.clone();
-        Self { arrival, tokens, fed: 0, state: State::Waiting, preempted: false, names: Vec::new() }
+        Self { arrival, tokens, fed: 0, prefilled: 0, state: State::Waiting, preempted: false, names: Vec::new() }
     }
 
     /// Names of all full pages of its tokens.

@@ -19,6 +19,9 @@ use crate::step::Logits;
 /// Identifier of the scheduling rule, for records.
 pub const SCHEDULER: &str = "continuous/1";
 
+/// Identifier of the rule of a session with a gate: requests whose last row waits sit out, and provisional columns are not shared.
+pub const GATED_SCHEDULER: &str = "continuous-gated/1";
+
 /// A request's number: how many arrived before it.
 pub type RequestKey = u64;
 
@@ -143,6 +146,8 @@ pub enum Kind {
     Prefill,
     /// The token chosen last.
     Decode,
+    /// The last position once more, by the reference. No decision of the scheduler has it: a gate makes it.
+    Verify,
 }
 
 /// Rows of one request in a step.
@@ -191,6 +196,19 @@ pub struct Scheduler {
     swapped_pages: u32,
     /// Steps computed.
     steps: u64,
+    sharing: Sharing,
+}
+
+/// Which computed pages other requests may begin with, where prefixes are shared at all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Sharing {
+    /// All full pages.
+    #[default]
+    All,
+    /// Those that prefills computed: columns that decode steps left are provisional.
+    Prefilled,
+    /// None: every column is provisional.
+    Nothing,
 }
 
 impl Scheduler {
@@ -217,7 +235,22 @@ impl Scheduler {
             served: BTreeMap::new(),
             swapped_pages: 0,
             steps: 0,
+            sharing: Sharing::All,
         })
+    }
+
+    /// Shares only some computed pages.
+    #[must_use]
+    pub fn sharing(mut self, sharing: Sharing) -> Self {
+        self.sharing = sharing;
+        self
+    }
+
+    /// Can a step be made without taking room from a request whose last row waits for verification? Some other request with a slot can take part,
+    /// and every request with a slot could get a page.
+    pub fn may_step(&self, kv: &KvTables) -> bool {
+        let able = self.running.iter().any(|r| self.entries.get(r).is_some_and(|e| e.left() > 0));
+        able && kv.available() as usize >= self.running.len()
     }
 
     /// What it was made with.
@@ -256,7 +289,8 @@ impl Scheduler {
         rule::next(self, kv)
     }
 
-    /// Tells what a step computed: its turns, and for each the token chosen from its last row with whether the request ends with it.
+    /// Tells what a step computed: its turns, and for each the token chosen from its last row with whether the request ends with it. A request whose
+    /// last row chose nothing although it was to sits out until [`Scheduler::verified`].
     ///
     /// # Errors
     /// [`Error::Plan`] for a turn that is not of the last decision.
@@ -267,8 +301,16 @@ impl Scheduler {
             entry.fed = turn.start + turn.tokens.len() as u32;
             kv.extend(turn.slot, entry.fed)?;
             *self.served.entry(entry.arrival.client).or_default() += turn.tokens.len() as u64;
+            if turn.kind == Kind::Prefill && entry.prefilled == turn.start {
+                entry.prefilled = entry.fed;
+            }
+            let shared = match self.sharing {
+                Sharing::All => entry.fed,
+                Sharing::Prefilled => entry.prefilled,
+                Sharing::Nothing => 0,
+            };
             if self.settings.prefix_cache {
-                let full = (entry.fed / PAGE) as usize;
+                let full = (shared / PAGE) as usize;
                 let source = Source { request: turn.request, step: self.steps };
                 kv.publish(turn.slot, &entry.names()[..full], source)?;
             }
@@ -277,6 +319,23 @@ impl Scheduler {
                 if *ends {
                     self.end(turn.request, kv)?;
                 }
+            }
+        }
+        self.steps += 1;
+        Ok(())
+    }
+
+    /// Tells what a verification step chose for rows that waited: tokens, and whether the request ends with it.
+    ///
+    /// # Errors
+    /// [`Error::Plan`] for a request that is not known or did not wait.
+    pub fn verified(&mut self, chosen: &[(RequestKey, u32, bool)], kv: &mut KvTables) -> Result<()> {
+        for (request, token, ends) in chosen {
+            let unknown = || Error::Plan { detail: format!("request {request} waits for no verification") };
+            let entry = self.entries.get_mut(request).filter(|e| e.left() == 0).ok_or_else(unknown)?;
+            entry.tokens.push(*token);
+            if *ends {
+                self.end(*request, kv)?;
             }
         }
         self.steps += 1;

@@ -59,6 +59,12 @@ pub enum RecordRefusal {
         /// Which rule is broken.
         what: &'static str,
     },
+    /// A gate is stated and the mode is another, or the other way round.
+    #[error("gate: {what}")]
+    Gate {
+        /// Which rule is broken.
+        what: &'static str,
+    },
     /// Step indices are not consecutive.
     #[error("step {found} follows, {expected} was expected")]
     StepIndex {
@@ -166,8 +172,10 @@ pub struct RowRef {
     pub position: u32,
     /// Whether logits were computed.
     pub logits: bool,
-    /// Prefill or decode.
+    /// What the row is.
     pub kind: RowKind,
+    /// Logits were computed, but the token waits for a verification.
+    pub waits: bool,
 }
 
 impl Schedule {
@@ -180,6 +188,7 @@ impl Schedule {
                 position: group.start.saturating_add(offset),
                 logits: offset >= group.count.saturating_sub(group.logits),
                 kind: group.kind,
+                waits: group.gate.is_some_and(|g| g.waits()) && offset + 1 == group.count,
             })
         });
         rows.enumerate().map(|(leaf, row)| RowRef { leaf, ..row })
@@ -196,7 +205,7 @@ impl Record {
             request: &request.id,
             position: row.position,
             token: request.token_at(position)?,
-            chosen: if row.logits { request.chosen_at(position) } else { None },
+            chosen: if row.logits && !row.waits { request.chosen_at(position) } else { None },
         })
     }
 
@@ -255,6 +264,7 @@ impl Record {
         if chain != self.chain.after {
             return Err(RecordRefusal::ChainEnd);
         }
+        self.check_gate(false)?;
         self.check_coverage(&places, false)
     }
 
@@ -293,6 +303,7 @@ impl Record {
                 held.insert((&self.requests[index].id, step.index), u64::from(rows.start) + u64::from(rows.count));
             }
         }
+        self.check_gate(true)?;
         self.check_coverage(&places, true)
     }
 
@@ -411,6 +422,14 @@ impl Record {
         if rows.kind == RowKind::Decode && rows.count != 1 {
             return Err("a decode group has exactly one row");
         }
+        if rows.kind == RowKind::Verify {
+            return match places[index] {
+                _ if rows.count != 1 || rows.logits != 1 => Err("a verification is of one row with logits"),
+                Place::Unseen => request.token_at(start).map(drop).ok_or("reaches beyond the request's tokens"),
+                Place::Held { next } if next == end => Ok(()),
+                _ => Err("verifies a row that is not the request's last"),
+            };
+        }
         match places[index] {
             Place::Unseen => {}
             Place::Held { next } if next == start => {}
@@ -454,6 +473,7 @@ impl Record {
             let (request, position) = (&self.requests[index], u64::from(row.position));
             let refuse = |what| Err(RecordRefusal::Output { request: index, what });
             match (request.chosen_at(position), row.logits) {
+                (_, true) if row.waits => {}
                 (Some(_), true) => {
                     chosen.insert((index, position));
                 }
@@ -484,7 +504,7 @@ impl Record {
             }
             for rows in &step.schedule.rows {
                 if let Some(seen) = seen.get_mut(rows.request as usize) {
-                    seen.from_its_beginning |= !seen.mentioned && rows.start == 0;
+                    seen.from_its_beginning |= !seen.mentioned && rows.start == 0 && rows.kind != RowKind::Verify;
                     seen.mentioned = true;
                     seen.reached = seen.reached.max(u64::from(rows.start) + u64::from(rows.count));
                 }

@@ -6,6 +6,7 @@
 
 mod check;
 mod decoding;
+mod gate;
 mod join;
 mod model;
 mod request;
@@ -14,6 +15,7 @@ mod stack;
 
 pub use check::{MAX_ID_BYTES, RecordRefusal, RowRef};
 pub use decoding::{GREEDY, GUMBEL};
+pub use gate::{Gate, RowGate};
 pub use join::{JoinRefusal, Mentions, join, runs};
 pub use model::{Adapter, FileDigest, Model, Text};
 pub use request::{Decode, Finish, Request};

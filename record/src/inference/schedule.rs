@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::gate::RowGate;
 use crate::digest::Digest;
 use crate::scalar::Fact;
 
@@ -156,6 +157,9 @@ pub struct Rows {
     pub kind: RowKind,
     /// For how many of these rows, counted from the last, logits were computed.
     pub logits: u32,
+    /// What the gate decided for the last row. Left out where no logits were computed or no gate is declared.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gate: Option<RowGate>,
 }
 
 /// What a group of rows does.
@@ -166,6 +170,8 @@ pub enum RowKind {
     Prefill,
     /// One position whose token was chosen before.
     Decode,
+    /// The request's last position once more, by the reference: its token replaces what the row before would have chosen.
+    Verify,
 }
 
 /// How launches reached the device.

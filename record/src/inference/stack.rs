@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::gate::Gate;
 use crate::digest::Digest;
 use crate::scalar::{F32Bits, Fact};
 
@@ -13,7 +14,7 @@ pub struct Stack {
     pub engine: Engine,
     /// Where its kernels ran.
     pub device: Device,
-    /// Numerics mode: `invariant` or `throughput`; a verifier refuses names it does not know.
+    /// Numerics mode: `invariant`, `throughput` or `gated`; a verifier refuses names it does not know.
     pub mode: String,
     /// Rule by which dispatch was chosen from the shape of a step, for example `throughput/1`.
     pub dispatch_policy: String,
@@ -25,6 +26,9 @@ pub struct Stack {
     pub kv: KvCache,
     /// Rotary position table; `null` for a model without one.
     pub rope: Fact<Option<Rope>>,
+    /// How the gate decides. Left out by every mode but `gated`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gate: Option<Gate>,
 }
 
 /// A scheduling rule. Decides no bit of a row by itself, but every shape; a declared rule leaves the operator no choice of

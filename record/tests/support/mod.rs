@@ -139,6 +139,7 @@ pub fn stack() -> Stack {
             .to_vec(),
         kv: KvCache { dtype: "bf16".to_owned(), page_size: 16, layout: Fact::Known("position-order/1".to_owned()) },
         rope: Fact::Known(Some(Rope { table: hash("rope"), theta: F32Bits::new(10000.0) })),
+        gate: None,
     }
 }
 
@@ -170,7 +171,7 @@ pub fn record(next: &Next, level: EvidenceLevel) -> (Record, Evidence) {
         logprobs: None,
         prompt_logprobs: None,
     };
-    let group = |request, start, count, kind, logits| Rows { request, start, count, kind, logits };
+    let group = |request, start, count, kind, logits| Rows { request, start, count, kind, logits, gate: None };
     let mut schedules = [
         schedule(vec![group(0, 0, 2, RowKind::Prefill, 0), group(1, 0, 1, RowKind::Prefill, 1)]),
         schedule(vec![group(0, 2, 1, RowKind::Prefill, 1), group(1, 1, 1, RowKind::Decode, 1)]),

@@ -25,6 +25,8 @@ pub enum ClaimKind {
     Bits,
     /// Every token is the one that the logged sampler and seed choose from the logits.
     Tokens,
+    /// The gate's decisions, repairs and released tokens follow from the logits by its declared rule.
+    Gate,
     /// Every logged log-probability is the one that the logits give.
     Logprobs,
     /// Every seed follows from the rule that the record states for it.
@@ -41,7 +43,7 @@ pub enum ClaimKind {
 
 impl ClaimKind {
     /// Every claim, in the order of the document.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 16] = [
         Self::Completeness,
         Self::Identity,
         Self::Schedule,
@@ -51,6 +53,7 @@ impl ClaimKind {
         Self::Decoding,
         Self::Bits,
         Self::Tokens,
+        Self::Gate,
         Self::Logprobs,
         Self::Seeds,
         Self::Outputs,
@@ -61,7 +64,7 @@ impl ClaimKind {
 
     /// The claims that a verdict requires unless the auditor says otherwise: all but [`Self::Rows`] and [`Self::Hardware`], which
     /// bits alone can seldom settle; what else fits is then listed beside the match.
-    pub const DEFAULT_REQUIRED: [Self; 13] = [
+    pub const DEFAULT_REQUIRED: [Self; 14] = [
         Self::Completeness,
         Self::Identity,
         Self::Schedule,
@@ -71,6 +74,7 @@ impl ClaimKind {
         Self::Decoding,
         Self::Bits,
         Self::Tokens,
+        Self::Gate,
         Self::Logprobs,
         Self::Seeds,
         Self::Outputs,
@@ -84,7 +88,7 @@ impl ClaimKind {
 
     /// True for claims that only some records make; they are left out where there is nothing to judge.
     pub const fn may_be_absent(self) -> bool {
-        matches!(self, Self::Receipts | Self::Logprobs)
+        matches!(self, Self::Receipts | Self::Logprobs | Self::Gate)
     }
 
     /// The stored word.
@@ -99,6 +103,7 @@ impl ClaimKind {
             Self::Decoding => "decoding",
             Self::Bits => "bits",
             Self::Tokens => "tokens",
+            Self::Gate => "gate",
             Self::Logprobs => "logprobs",
             Self::Seeds => "seeds",
             Self::Outputs => "outputs",
@@ -120,6 +125,7 @@ impl ClaimKind {
             Self::Decoding => "The decoding parameters are in range and fit together.",
             Self::Bits => "The bits are those of the declared computation.",
             Self::Tokens => "Every token is the one that the logged sampler and seed choose.",
+            Self::Gate => "The gate's decisions, repairs and tokens follow from the logits by its declared rule.",
             Self::Logprobs => "Every logged log-probability is the one that the logits give.",
             Self::Seeds => "Every seed follows from the rule stated for it.",
             Self::Outputs => "Output lengths and finish reasons follow from the tokens.",

@@ -4,6 +4,7 @@
 use engine::batch::{BatchOptions, Operator, OperatorError, Request, StepLog, generate};
 use engine::device::EmulatedDevice;
 use engine::fault::Faults;
+use engine::gated::{Judged, Setup};
 use engine::journal::{Asked, Identity, Journal, request};
 use engine::parallel::Division;
 use engine::sampler::{Choice, Sampling, Seeded};
@@ -11,7 +12,7 @@ use engine::scheduler::{RequestKey, Settings};
 use engine::scores::{Scores, Wanted};
 use engine::step::{Observe, StepOutput, StepPlan};
 use engine::{Dispatch, Engine, Limits, Mode, Model, policy};
-use record::inference::{Link, Time};
+use record::inference::{Link, RowGate, Time};
 use record::{Digest, Evidence, EvidenceLevel, F32Bits, Fact, Record, commit};
 use std::sync::Arc;
 use verifier::audit::{Input, Options, audit};
@@ -43,6 +44,12 @@ pub struct Serving {
     pub chunk: Option<u32>,
     /// Length of the first prompt, when not the usual few tokens.
     pub long_prompt: u32,
+    /// How a gated engine decides.
+    pub gate: Option<Setup>,
+    /// What the operator has the gate think of a row.
+    pub judge: fn(Judged) -> Judged,
+    /// What the operator logs of the gate's decisions.
+    pub decided: fn(RowGate) -> RowGate,
     /// A model of the engine's test data instead of the embedded one.
     pub tiny: Option<&'static str>,
     /// What both requests ask for, besides.
@@ -75,6 +82,9 @@ impl Default for Serving {
             new_tokens: 4,
             chunk: None,
             long_prompt: 0,
+            gate: None,
+            judge: |judged| judged,
+            decided: |gate| gate,
             tiny: None,
             ask: |_| {},
             log: |_| {},
@@ -106,6 +116,10 @@ struct Cheat<'a> {
 
 impl Operator for Cheat<'_> {
     fn dispatch(&mut self, shape: policy::Shape, policy: Dispatch) -> Dispatch {
+        if self.serving.gate.is_some() {
+            self.claimed.push(policy);
+            return policy;
+        }
         let n = if shape.rows > 4 { 0 } else { self.serving.extra_rows };
         let more = policy::Shape { rows: shape.rows + n, logits_rows: shape.logits_rows + n, ..shape };
         let division = Division::new(&self.model.config, self.serving.ranks).expect("a degree that divides the model");
@@ -130,7 +144,12 @@ impl Operator for Cheat<'_> {
         }
     }
 
+    fn judge(&mut self, _: RequestKey, _: u32, judged: Judged) -> Judged {
+        (self.serving.judge)(judged)
+    }
+
     fn step(&mut self, step: &StepLog<'_>) -> Result<(), OperatorError> {
+        let gate: Vec<_> = step.gate.iter().map(|g| g.map(self.serving.decided)).collect();
         let mut plan = step.plan.clone();
         plan.dispatch = *self.claimed.last().ok_or("no dispatch was asked for")?;
         self.scores.step(step)?;
@@ -140,7 +159,7 @@ impl Operator for Cheat<'_> {
         for (key, scores) in &self.scores.prompt {
             self.values[*key as usize][1].extend(scores.iter().map(|s| s.token));
         }
-        Ok(self.journal.push(&StepLog { plan: &plan, ..*step })?)
+        Ok(self.journal.push(&StepLog { plan: &plan, gate: &gate, ..*step })?)
     }
 }
 
@@ -165,8 +184,12 @@ impl Serving {
         (self.alter)(&mut altered);
         let altered = Arc::new(altered);
         let device = || EmulatedDevice::new(self.profile).unwrap().threads(2);
+        let gate = |engine: Engine| match &self.gate {
+            Some(setup) => engine.with_gate(setup.clone()).unwrap(),
+            None => engine,
+        };
         let mut engine =
-            Engine::parallel(altered.clone(), Box::new(device()), self.mode, limits(), self.ranks).unwrap();
+            gate(Engine::parallel(altered.clone(), Box::new(device()), self.mode, limits(), self.ranks).unwrap());
         let long: Vec<u32> = (0..self.long_prompt).map(|i| i * 37 % 1000).collect();
         let first: &[u32] = if long.is_empty() { &[0, 45, 300, 12, 77, 501] } else { &long };
         let prompts: [&[u32]; 2] = [first, &[0, 9, 640]];
@@ -185,7 +208,7 @@ impl Serving {
         let genesis = commit::genesis("test");
         let claims = EmulatedDevice::new(self.claims_profile).unwrap();
         let claimed =
-            Engine::parallel(honest.clone(), Box::new(claims), self.mode, limits(), self.claims_ranks).unwrap();
+            gate(Engine::parallel(honest.clone(), Box::new(claims), self.mode, limits(), self.claims_ranks).unwrap());
         let journal = Journal::new(&claimed, self.level, "r", genesis).keeping_evidence();
         let observe = if self.level == EvidenceLevel::A { Observe::ACTIVATIONS } else { Observe::STATE };
         let options = BatchOptions { chunk: self.chunk, observe };

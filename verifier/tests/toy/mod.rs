@@ -180,6 +180,7 @@ impl Operator {
                 kernels: vec![Kernel { name: "toy".into(), ptx_sha256: digest }],
                 kv: KvCache { dtype: "bf16".into(), page_size: 16, layout: Fact::Known("position-order/1".into()) },
                 rope: Fact::Known(None),
+                gate: None,
             },
             parallelism: Fact::Known(Parallelism::single()),
             requests,
@@ -201,7 +202,7 @@ fn arrivals(requests: &[Request]) -> Vec<Event> {
 
 fn rows_of(g: &Group, step: usize) -> Rows {
     let kind = if step == 0 { RowKind::Prefill } else { RowKind::Decode };
-    Rows { request: g.request, start: g.start, count: g.tokens.len() as u32, kind, logits: g.logits }
+    Rows { request: g.request, start: g.start, count: g.tokens.len() as u32, kind, logits: g.logits, gate: None }
 }
 
 fn request(id: &str, prompt: Vec<u32>, seeded: bool) -> Request {
