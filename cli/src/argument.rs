@@ -120,6 +120,38 @@ pub fn budget(text: &str) -> Result<Budget, String> {
     }
 }
 
+/// Where kernels run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
+#[serde(try_from = "String")]
+pub enum Device {
+    /// The emulated GPU.
+    #[default]
+    Emulated,
+    /// The GPU of this number.
+    Cuda(u32),
+}
+
+impl std::str::FromStr for Device {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let number = match text {
+            "emulated" => return Ok(Self::Emulated),
+            "cuda" => Some(0),
+            _ => text.strip_prefix("cuda:").filter(|n| !n.starts_with('+')).and_then(|n| n.parse().ok()),
+        };
+        number.map(Self::Cuda).ok_or_else(|| "a device is emulated, cuda, or cuda:N for GPU number N".to_owned())
+    }
+}
+
+impl TryFrom<String> for Device {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        text.parse()
+    }
+}
+
 /// A randomness beacon.
 pub fn beacon(text: &str) -> Result<String, String> {
     let hex = text.len().is_multiple_of(2) && text.bytes().all(|b| b.is_ascii_hexdigit());
@@ -172,6 +204,16 @@ mod tests {
         assert_eq!(budget("2h"), Ok(Budget::Seconds(7200, "2h".to_owned())));
         for bad in ["", "10", "min", "0s", "-1s", "1.5h", "10 min", "99999999999999tok", "10minutes"] {
             assert!(budget(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn devices_are_emulated_or_numbered_gpus() {
+        for (text, device) in [("emulated", Device::Emulated), ("cuda", Device::Cuda(0)), ("cuda:3", Device::Cuda(3))] {
+            assert_eq!(text.parse(), Ok(device));
+        }
+        for bad in ["", "gpu", "cuda:", "cuda:-1", "cuda:+1", "cuda: 1", "cuda:99999999999", "CUDA"] {
+            assert!(bad.parse::<Device>().is_err(), "{bad}");
         }
     }
 

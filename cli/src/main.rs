@@ -17,6 +17,7 @@ mod models;
 mod operate;
 mod output;
 mod source;
+mod subject;
 mod verb;
 
 use clap::{Command, CommandFactory as _, FromArgMatches as _, Parser};

@@ -7,7 +7,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use anyhow::{Context as _, bail};
 use emulator::simd::Level;
 use engine::Model;
-use engine::device::EmulatedDevice;
+use engine::device::{CudaDevice, Device, EmulatedDevice};
 use record::{PrivateKey, PublicKey};
 
 use crate::argument;
@@ -66,6 +66,29 @@ impl Emulation {
 impl Default for Emulation {
     fn default() -> Self {
         Self { threads: None, simd: Level::detect(), interpret: false }
+    }
+}
+
+/// The generation that is emulated if nothing else is said.
+pub const USUAL_PROFILE: &str = "sm_90";
+
+/// The device asked for. A GPU has the profile it has: one that is asked for beside it must be that one.
+pub fn device(
+    place: argument::Device,
+    profile: Option<&str>,
+    emulation: &Emulation,
+) -> anyhow::Result<Box<dyn Device>> {
+    match place {
+        argument::Device::Emulated => Ok(Box::new(emulation.device(profile.unwrap_or(USUAL_PROFILE))?)),
+        argument::Device::Cuda(ordinal) => {
+            let device = Box::new(CudaDevice::open(ordinal)?);
+            let info = device.info();
+            if let Some(asked) = profile.filter(|asked| *asked != info.profile) {
+                let card = info.gpu.map(|gpu| gpu.model).unwrap_or_default();
+                bail!("--profile {asked}: GPU {ordinal} ({card}) is {}; leave the profile out", info.profile);
+            }
+            Ok(device)
+        }
     }
 }
 

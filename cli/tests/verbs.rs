@@ -87,7 +87,6 @@ fn bad_input_says_what_and_what_to_do() {
         (&["mufu", "show", "3f8"], "8 hex digits"),
         (&["emulator", "profiles", "sm_42"], "sm_90 (Hopper)"),
         (&["mufu", "fit", &missing], "no-such"),
-        (&["mufu", "probe", &missing, "--device", "cuda"], "drives no GPU"),
         (&["mufu", "probe", &missing, "--only", "tanh-1-2"], "rcp-1-2"),
         (&["mufu", "probe", &missing, "--profile", "sm_42"], "sm_42"),
         (&["model", "info", &missing], "no-such"),

@@ -168,6 +168,12 @@ pub enum Error {
         /// What it said.
         detail: String,
     },
+    /// No GPU can be used.
+    #[error("no CUDA device can be used: {why}")]
+    NoCuda {
+        /// What is missing.
+        why: String,
+    },
     /// The device has no such profile.
     #[error("no hardware profile is called `{name}`; known: {known}")]
     UnknownProfile {

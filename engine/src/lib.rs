@@ -6,6 +6,7 @@
 pub mod batch;
 pub mod chat;
 pub mod config;
+pub mod conformance;
 pub mod device;
 pub mod error;
 pub mod fault;

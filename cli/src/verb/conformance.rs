@@ -1,4 +1,6 @@
-//! `lastbit conformance`: the emulator's arithmetic judged by vector files.
+//! `lastbit conformance`: the emulator's arithmetic judged by vector files, or a device by the emulator.
+
+mod device;
 
 use std::collections::BTreeSet;
 use std::io::{self, BufReader, Read as _, Write};
@@ -10,8 +12,9 @@ use emulator::conformance::{Answers, FileReport, judge};
 use emulator::profile::{Profile, ZeroPolicy};
 use serde::Serialize;
 
+use crate::argument;
 use crate::output::{Format, Outcome, progress, table};
-use crate::source;
+use crate::source::{self, Emulation};
 
 /// Vectors that travel inside the binary: ours, simulated, one file an architecture.
 macro_rules! built_in {
@@ -43,6 +46,29 @@ pub struct Args {
     /// Which answers must match where the published zero policies differ
     #[arg(long, value_enum, default_value = "both")]
     zero_policy: Policy,
+
+    /// Compare this device with the emulated one of its profile, instead of judging the emulator: emulated, cuda, or cuda:N
+    #[arg(long, value_name = "DEVICE", conflicts_with = "zero_policy")]
+    device: Option<argument::Device>,
+
+    /// GPU generation of the emulated device [default: sm_90]
+    #[arg(long, value_name = "SM", value_parser = argument::profile, requires = "device")]
+    profile: Option<String>,
+
+    /// Folder for the device's answers as vector files, created if absent
+    #[arg(long, value_name = "DIR", requires = "device")]
+    record: Option<PathBuf>,
+
+    /// Compare only these parts, comma-separated: matrix, special, scalar, kernels, model [default: all]
+    #[arg(long, value_name = "PARTS", value_delimiter = ',', requires = "device")]
+    parts: Vec<String>,
+
+    /// Ask for every operand of every special function, 2^32 each: minutes to hours
+    #[arg(long, requires = "device")]
+    deep: bool,
+
+    #[command(flatten)]
+    emulation: Emulation,
 
     #[command(flatten)]
     format: Format,
@@ -133,6 +159,9 @@ fn merge(rows: &mut Vec<Row>, row: Row) {
 
 /// Runs the verb.
 pub fn run(args: Args) -> anyhow::Result<Outcome> {
+    if let Some(place) = args.device {
+        return device::run(&args, place, &texts(args.vectors.as_deref())?);
+    }
     let answers = match args.zero_policy {
         Policy::Both => Answers::Both,
         Policy::Exclude => Answers::Only(ZeroPolicy::Exclude),
@@ -162,6 +191,21 @@ pub fn run(args: Args) -> anyhow::Result<Outcome> {
     })
 }
 
+/// The text of every vector file.
+fn texts(folder: Option<&Path>) -> anyhow::Result<Vec<String>> {
+    let Some(folder) = folder else {
+        return BUILT_IN
+            .iter()
+            .map(|(_, compressed)| {
+                let mut text = String::new();
+                lzma_rust2::XzReader::new(*compressed, true).read_to_string(&mut text)?;
+                Ok(text)
+            })
+            .collect();
+    };
+    paths(folder)?.iter().map(|path| source::text(path, source::MAX_TEXT)).collect()
+}
+
 fn from_binary(answers: Answers) -> anyhow::Result<Vec<FileReport>> {
     let bar = progress(BUILT_IN.len() as u64, "vectors inside the binary");
     let mut reports = Vec::new();
@@ -175,13 +219,19 @@ fn from_binary(answers: Answers) -> anyhow::Result<Vec<FileReport>> {
     Ok(reports)
 }
 
-fn from_folder(folder: &Path, answers: Answers) -> anyhow::Result<Vec<FileReport>> {
+/// The vector files below a folder.
+fn paths(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
     let mut paths = Vec::new();
     find(folder, &mut paths).with_context(|| format!("reading vectors from {}", folder.display()))?;
     paths.sort();
     if paths.is_empty() {
         bail!("{} holds no .jsonl vector file", folder.display());
     }
+    Ok(paths)
+}
+
+fn from_folder(folder: &Path, answers: Answers) -> anyhow::Result<Vec<FileReport>> {
+    let paths = paths(folder)?;
     let bar = progress(paths.len() as u64, "vectors");
     let mut reports = Vec::new();
     for path in paths {

@@ -32,8 +32,49 @@ struct Report {
     cores: usize,
     vector_instructions: Vec<&'static str>,
     profiles: Vec<&'static str>,
-    gpu: &'static str,
+    gpu: String,
+    devices: Vec<Gpu>,
     checks: Vec<Check>,
+}
+
+/// A GPU that the driver shows.
+#[derive(Serialize)]
+struct Gpu {
+    device: String,
+    model: String,
+    driver: String,
+    memory_bytes: u64,
+    /// Absent where kernels cannot run: `problem` says why.
+    profile: Option<&'static str>,
+    problem: Option<String>,
+}
+
+/// The GPUs, or why there are none.
+fn gpus() -> (String, Vec<Gpu>) {
+    let (driver, cards) = match engine::device::cuda::cards() {
+        Ok((driver, cards)) if cards.is_empty() => {
+            return (format!("none is shown by the driver ({driver})"), Vec::new());
+        }
+        Ok(found) => found,
+        Err(e) => return (e.to_string(), Vec::new()),
+    };
+    let gpu = |card: engine::device::cuda::Card| {
+        let profile = card.profile();
+        Gpu {
+            device: format!("cuda:{}", card.ordinal),
+            driver: driver.clone(),
+            memory_bytes: card.memory,
+            profile: profile.as_ref().ok().map(|p| p.name),
+            problem: profile.err().map(|e| e.to_string()),
+            model: card.name,
+        }
+    };
+    let devices: Vec<Gpu> = cards.into_iter().map(gpu).collect();
+    let line = |g: &Gpu| match (&g.profile, &g.problem) {
+        (Some(profile), _) => format!("{} {} ({profile}, {})", g.device, g.model, g.driver),
+        (None, problem) => format!("{} {} ({})", g.device, g.model, problem.as_deref().unwrap_or("unusable")),
+    };
+    (devices.iter().map(line).collect::<Vec<_>>().join("; "), devices)
 }
 
 #[derive(Serialize)]
@@ -71,6 +112,7 @@ pub fn run(args: Args) -> anyhow::Result<Outcome> {
         });
     }
     bar.finish_and_clear();
+    let (gpu, devices) = gpus();
     let report = Report {
         schema: "lastbit/doctor/v1",
         version: env!("CARGO_PKG_VERSION"),
@@ -78,7 +120,8 @@ pub fn run(args: Args) -> anyhow::Result<Outcome> {
         cores: std::thread::available_parallelism().map_or(1, usize::from),
         vector_instructions: levels.iter().map(|l| l.name()).collect(),
         profiles: Profile::all().iter().map(|p| p.name).collect(),
-        gpu: "this build emulates GPUs and drives none",
+        gpu,
+        devices,
         checks,
     };
     args.format.print(&report, |out| {

@@ -1,4 +1,4 @@
-//! `lastbit generate`: serve prompts in static batches on the emulated device, and log what was served.
+//! `lastbit generate`: serve prompts in static batches, and log what was served.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -60,9 +60,13 @@ pub struct Args {
     #[arg(long, value_name = "MODE", default_value = "throughput", value_parser = parse_mode)]
     mode: Mode,
 
-    /// GPU generation to emulate
-    #[arg(long, value_name = "SM", default_value = "sm_90", value_parser = argument::profile)]
-    profile: String,
+    /// Where kernels run: emulated, cuda, or cuda:N for GPU number N
+    #[arg(long, value_name = "DEVICE", default_value = "emulated")]
+    device: argument::Device,
+
+    /// GPU generation to emulate [default: sm_90]
+    #[arg(long, value_name = "SM", value_parser = argument::profile)]
+    profile: Option<String>,
 
     /// Tensor-parallel ranks to simulate: 1, 2, 4 or 8
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = argument::count(1, 8))]
@@ -215,7 +219,7 @@ pub fn run(args: Args) -> anyhow::Result<Outcome> {
 
     let mut report = Report {
         schema: "lastbit/generate/v1",
-        profile: args.profile.clone(),
+        profile: engine.device_info().profile,
         mode: args.mode.name(),
         responses: Vec::new(),
     };
@@ -398,7 +402,7 @@ fn engine(args: &Args, model: &Arc<Model>, requests: &[Request]) -> anyhow::Resu
     let longest = requests.iter().map(|r| r.prompt.len() as u32 + r.max_new_tokens).max().unwrap_or(1);
     let slots = u32::try_from((args.batch as usize).min(requests.len())).context("--batch")?;
     let limits = Limits { slots, pages: pages_for(slots, longest), ..Limits::default() };
-    let device = Box::new(args.emulation.device(&args.profile)?);
+    let device = source::device(args.device, args.profile.as_deref(), &args.emulation)?;
     Ok(Engine::parallel(model.clone(), device, args.mode, limits, args.tensor_parallel)?)
 }
 

@@ -40,7 +40,7 @@ pub enum Verb {
     Explain(Box<audit::ExplainArgs>),
     /// Say which engine, format and hardware answer behind an OpenAI-compatible endpoint
     Fingerprint(fingerprint::Args),
-    /// Serve prompts on the emulated device, and log what was served
+    /// Serve prompts, and log what was served
     Generate(generate::Args),
     /// Make an Ed25519 key pair
     Keygen(keygen::Args),

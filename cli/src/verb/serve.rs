@@ -41,6 +41,10 @@ pub struct Args {
     #[arg(long, value_name = "MODE", env = "LASTBIT_MODE", value_parser = parse_mode)]
     mode: Option<Mode>,
 
+    /// Where kernels run: emulated, cuda, or cuda:N for GPU number N [default: emulated]
+    #[arg(long, value_name = "DEVICE", env = "LASTBIT_DEVICE")]
+    device: Option<argument::Device>,
+
     /// GPU generation to emulate [default: sm_90]
     #[arg(long, value_name = "SM", env = "LASTBIT_PROFILE", value_parser = argument::profile)]
     profile: Option<String>,
@@ -123,6 +127,7 @@ struct File {
     listen: Option<SocketAddr>,
     model: Option<PathBuf>,
     mode: Option<String>,
+    device: Option<argument::Device>,
     profile: Option<String>,
     tensor_parallel: Option<u32>,
     log: Option<PathBuf>,
@@ -227,11 +232,11 @@ fn engine(args: &Args, file: &File) -> anyhow::Result<Engine> {
         (None, None) => Mode::Throughput,
     };
     let profile = match (&args.profile, &file.profile) {
-        (Some(profile), _) => profile.clone(),
+        (Some(profile), _) => Some(profile.clone()),
         (None, Some(name)) => {
-            argument::profile(name).map_err(anyhow::Error::msg).context("`profile` of the configuration")?
+            Some(argument::profile(name).map_err(anyhow::Error::msg).context("`profile` of the configuration")?)
         }
-        (None, None) => "sm_90".to_owned(),
+        (None, None) => None,
     };
     let usual = Limits::default();
     let limits = Limits {
@@ -240,7 +245,8 @@ fn engine(args: &Args, file: &File) -> anyhow::Result<Engine> {
         ..usual
     };
     let model = Arc::new(source::model(args.model.as_deref().or(file.model.as_deref()))?);
-    let device = Box::new(args.emulation.device(&profile)?);
+    let place = args.device.or(file.device).unwrap_or_default();
+    let device = source::device(place, profile.as_deref(), &args.emulation)?;
     let ranks = args.tensor_parallel.or(file.tensor_parallel).unwrap_or(1);
     let key = args.key.as_ref().or(file.key.as_ref()).map(|k| source::private_key(k)).transpose()?;
     let engine = Engine::parallel(model, device, mode, limits, ranks)?;

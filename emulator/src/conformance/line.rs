@@ -1,5 +1,6 @@
 //! One line of a vector file.
 
+use super::NO_HARDWARE;
 use crate::format::{Elem, Format};
 use crate::mma::{Family, Instruction, Modifier, Operation, Scales, Types};
 use crate::profile::{MmaRow, Profile, ZeroPolicy};
@@ -56,6 +57,7 @@ struct Line {
     sb: Option<String>,
     // Recorded lines.
     gpu: Option<String>,
+    sm: Option<String>,
     path: Option<String>,
     ab: Option<String>,
     cd: Option<String>,
@@ -151,10 +153,15 @@ impl Case {
         };
         let subject = (|| {
             let types = Types::new(Elem::by_name(ab)?, Elem::by_name(cd)?);
-            Subject::of_types(profile_of_gpu(gpu)?, family_of_path(path)?, types, k)
+            let profile = match &line.sm {
+                Some(sm) => Profile::by_name(sm)?,
+                None => profile_of_gpu(gpu)?,
+            };
+            Subject::of_types(profile, family_of_path(path)?, types, k)
         })();
         let instruction = format!("{path} {cd}.{ab}.{ab}.{cd} k{k} on {gpu}");
-        Ok(Self { arch, instruction, hardware: true, subject, line })
+        let hardware = !gpu.contains(NO_HARDWARE);
+        Ok(Self { arch, instruction, hardware, subject, line })
     }
 
     /// The profile that ran the line and the mark of its rule; `None` if nothing covers it.

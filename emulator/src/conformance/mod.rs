@@ -2,7 +2,7 @@
 //!
 //! A vector file holds one JSON object a line, one output element of a matrix instruction each, in one of two formats: outputs of a
 //! simulator (fields `arch`, `op`, `inst`, `a`, `b`, `c`, `d` and, where the zero policies differ, `alt`), or outputs recorded on
-//! hardware (`gpu`, `arch`, `path`, `ab`, `cd`, `k`, ...). [`judge`] runs every line this crate has a model for and reports the rest
+//! hardware (`gpu`, `arch`, `path`, `ab`, `cd`, `k`, ..., and `sm` where the card's name does not tell its profile). [`judge`] runs every line this crate has a model for and reports the rest
 //! by name: what is not covered never counts as passed.
 //!
 //! The crate does no I/O: the caller opens the file.
@@ -17,6 +17,9 @@ use crate::Error;
 use crate::profile::ZeroPolicy;
 use line::Case;
 use std::io::BufRead;
+
+/// What the name of a device has in it that answers like a GPU and is none: its answers are no hardware's.
+pub const NO_HARDWARE: &str = "not a GPU";
 
 /// Which answers a line must match to pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -27,6 +27,16 @@ fn counts_groups_and_names() {
 }
 
 #[test]
+fn recorded_lines_may_name_their_profile_and_say_that_they_are_no_hardware() {
+    let card = RECORDED.replace(r#""gpu":"V100""#, r#""gpu":"Tesla V100-SXM2-16GB","sm":"sm_70""#);
+    let loopback = RECORDED.replace(r#""gpu":"V100""#, r#""gpu":"a driver, not a GPU","sm":"sm_70""#);
+    let alien = RECORDED.replace(r#""gpu":"V100""#, r#""gpu":"V100","sm":"sm_7""#);
+    let report = run(&format!("{card}\n{loopback}\n{alien}\n")).unwrap();
+    assert_eq!((report.passed, report.not_covered), (2, 1));
+    assert_eq!(report.groups.iter().map(|g| g.hardware).collect::<Vec<_>>(), [true, false, true]);
+}
+
+#[test]
 fn each_policy_has_its_own_answer() {
     // Worked example E9: a zero operand times 2^127 beside a tiny product.
     let line = r#"{"arch":"Ampere","op":"mma","inst":"m16n8k8.f32.bf16.bf16.f32","a":"00002b80000000000000000000000000","b":"7f002b80000000000000000000000000","c":"00000000","d":"00000000","alt":"17800000"}"#;

@@ -43,6 +43,14 @@ impl Probe {
         kernel_name(self.function, true)
     }
 
+    /// The text of that kernel alone, for a device that takes one at a time.
+    #[must_use]
+    pub fn text(&self) -> String {
+        let name = self.kernel();
+        let kernels = module().kernels.into_iter().filter(|k| k.name == name).collect();
+        ptx::print(&Module::new(kernels))
+    }
+
     /// The grid of its launch.
     #[must_use]
     pub const fn grid(&self) -> u32 {

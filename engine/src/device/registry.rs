@@ -19,13 +19,25 @@ pub struct Prepared {
 /// # Errors
 /// [`Error::KernelParse`] with the place, [`Error::KernelLint`] with every finding.
 pub fn prepare(kernel: &KernelText) -> Result<Prepared> {
+    prepare_with(kernel, &ptx::LintOptions::default())
+}
+
+/// [`prepare`] for a probe: flushing and every special function are allowed, since finding out what they do is its purpose.
+///
+/// # Errors
+/// As [`prepare`].
+pub fn prepare_probe(kernel: &KernelText) -> Result<Prepared> {
+    prepare_with(kernel, &ptx::LintOptions { allow_ftz: true, allow_any_approx: true })
+}
+
+fn prepare_with(kernel: &KernelText, rules: &ptx::LintOptions) -> Result<Prepared> {
     let module = ptx::parse(&kernel.ptx).map_err(|e| Error::KernelParse {
         kernel: kernel.name.clone(),
         line: e.line,
         column: e.column,
         detail: e.to_string(),
     })?;
-    let findings = ptx::lint(&module);
+    let findings = ptx::lint_with(&module, rules);
     let errors: Vec<String> =
         findings.iter().filter(|f| f.severity == ptx::Severity::Error).map(ToString::to_string).collect();
     if !errors.is_empty() {
@@ -62,6 +74,15 @@ mod tests {
         let b = prepare(&AddSpec { width: 48 }.build()).unwrap();
         assert_eq!(a.sha256, prepare(&AddSpec { width: 32 }.build()).unwrap().sha256);
         assert_ne!(a.sha256, b.sha256);
+    }
+
+    #[test]
+    fn only_a_probe_may_flush() {
+        let flushing = text(|t| t.replace("add.rn.f32", "add.rn.ftz.f32"));
+        assert!(matches!(prepare(&flushing), Err(Error::KernelLint { .. })));
+        assert!(prepare_probe(&flushing).is_ok());
+        let unrounded = text(|t| t.replace("add.rn.f32", "add.f32"));
+        assert!(matches!(prepare_probe(&unrounded), Err(Error::KernelLint { .. })));
     }
 
     #[test]

@@ -76,8 +76,8 @@ pub struct Device {
     pub kind: DeviceKind,
     /// The arithmetic that is claimed, for example `sm_90`.
     pub profile: String,
-    /// Digest of the arithmetic profile (zero policy, exponent floor, special-function tables); only an emulated
-    /// device, or a device whose profile was measured, knows it.
+    /// Digest of the arithmetic profile (zero policy, exponent floor, special-function tables): what an emulated device computes by, and
+    /// what a GPU is claimed to.
     pub profile_digest: Fact<Digest>,
     /// GPU model as the driver names it; `null` for an emulated device.
     pub gpu_model: Fact<Option<String>>,

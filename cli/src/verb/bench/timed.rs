@@ -53,6 +53,12 @@ impl Device for Timed {
         Ok(id)
     }
 
+    fn register_probe(&mut self, kernel: &KernelText) -> engine::Result<KernelId> {
+        let id = self.device.register_probe(kernel)?;
+        self.names.insert(id, kernel.name.clone());
+        Ok(id)
+    }
+
     fn alloc(&mut self, bytes: u64) -> engine::Result<Buffer> {
         let start = Instant::now();
         let buffer = self.device.alloc(bytes);

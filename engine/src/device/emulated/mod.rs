@@ -5,13 +5,11 @@
 mod native;
 
 use emulator::exec::{self, CheckOptions, ExecOptions, Memory, Program};
-use emulator::format::Elem;
-use emulator::mma::{Conversion, Instruction, M16N8K16, Operation, Types, ZeroPolicy};
-use emulator::mufu::MufuTables;
 use emulator::profile::Profile;
 use emulator::simd::Level;
 
-use super::{Arg, Buffer, Device, DeviceInfo, KernelId, prepare};
+use super::arithmetic::arithmetic;
+use super::{Arg, Buffer, Device, DeviceInfo, KernelId, Prepared, prepare, prepare_probe};
 use crate::error::{Error, Result};
 use crate::kernels::KernelText;
 use native::{Call, Native, Packs};
@@ -110,6 +108,17 @@ impl EmulatedDevice {
         self.work
     }
 
+    fn keep(&mut self, kernel: &KernelText, prepared: &Prepared) -> Result<KernelId> {
+        if let Some(known) = self.kernels.iter().position(|k| k.sha256 == prepared.sha256 && k.block == kernel.block) {
+            return Ok(KernelId(known));
+        }
+        let program = Program::compile(&prepared.module, &kernel.name, &self.profile)
+            .map_err(|e| self.failed(&format!("compiling `{}`", kernel.name), e))?;
+        let native = native::of(kernel, &prepared.sha256, &self.profile);
+        self.kernels.push(Kernel { sha256: prepared.sha256, program, block: kernel.block, native });
+        Ok(KernelId(self.kernels.len() - 1))
+    }
+
     fn failed(&self, doing: &str, error: impl std::fmt::Display) -> Error {
         Error::Device {
             device: format!("emulated {}", self.profile.name),
@@ -121,19 +130,20 @@ impl EmulatedDevice {
 
 impl Device for EmulatedDevice {
     fn info(&self) -> DeviceInfo {
-        DeviceInfo { kind: "emulated", profile: self.profile.name.to_owned(), description: arithmetic(&self.profile) }
+        DeviceInfo {
+            kind: "emulated",
+            profile: self.profile.name.to_owned(),
+            description: arithmetic(&self.profile),
+            gpu: None,
+        }
     }
 
     fn register(&mut self, kernel: &KernelText) -> Result<KernelId> {
-        let prepared = prepare(kernel)?;
-        if let Some(known) = self.kernels.iter().position(|k| k.sha256 == prepared.sha256 && k.block == kernel.block) {
-            return Ok(KernelId(known));
-        }
-        let program = Program::compile(&prepared.module, &kernel.name, &self.profile)
-            .map_err(|e| self.failed(&format!("compiling `{}`", kernel.name), e))?;
-        let native = native::of(kernel, &prepared.sha256, &self.profile);
-        self.kernels.push(Kernel { sha256: prepared.sha256, program, block: kernel.block, native });
-        Ok(KernelId(self.kernels.len() - 1))
+        self.keep(kernel, &prepare(kernel)?)
+    }
+
+    fn register_probe(&mut self, kernel: &KernelText) -> Result<KernelId> {
+        self.keep(kernel, &prepare_probe(kernel)?)
     }
 
     fn alloc(&mut self, bytes: u64) -> Result<Buffer> {
@@ -186,33 +196,6 @@ impl Device for EmulatedDevice {
     }
 }
 
-/// What decides a bit of this engine's kernels on a profile: the one matrix instruction they use, and the special-function tables. Scalar
-/// arithmetic is IEEE 754 on all of them. A stable text: records carry its digest.
-fn arithmetic(profile: &Profile) -> String {
-    let instruction = Instruction::mma(M16N8K16, Types::new(Elem::Bf16, Elem::F32));
-    let matrix = match profile.mma(&instruction) {
-        Ok(Operation::TFdpa(t)) => {
-            let conversion = match t.conversion {
-                Conversion::Rz32 => "rz-f32",
-                Conversion::RzE8m13 => "rz-e8m13",
-                Conversion::Rne16 => "rne-f16",
-                Conversion::Rne16Signed => "rne-f16-signed",
-            };
-            let zeros = match t.zeros {
-                ZeroPolicy::Exclude => "exclude",
-                ZeroPolicy::SentinelMinus126 => "sentinel-126",
-            };
-            let floor = t.floor.map_or_else(|| "none".to_owned(), |e| e.to_string());
-            let (terms, fraction) = (t.max_terms, t.fraction);
-            format!("t-fdpa terms={terms} fraction={fraction} conversion={conversion} zeros={zeros} floor={floor}")
-        }
-        Ok(other) => format!("{other:?}"),
-        Err(_) => "none".to_owned(),
-    };
-    let mufu = MufuTables::g80().to_text("");
-    format!("lastbit-arithmetic/1\n{}\n{instruction}: {matrix}\n{mufu}", profile.name)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -222,19 +205,6 @@ mod tests {
     fn an_unknown_profile_is_refused_by_name() {
         let error = EmulatedDevice::new("sm_91").err().map(|e| e.to_string()).unwrap_or_default();
         assert!(error.contains("sm_91") && error.contains("sm_90"), "{error}");
-    }
-
-    #[test]
-    fn the_arithmetic_names_every_switch() {
-        let text = |p: &Profile| arithmetic(p);
-        let hopper = Profile::by_name("sm_90").unwrap();
-        let line = "mma m16n8k16.f32.bf16.bf16.f32: t-fdpa terms=16 fraction=25 conversion=rz-f32 zeros=exclude";
-        assert!(text(hopper).contains(line), "{}", text(hopper));
-        let mut all: Vec<String> = Profile::all().iter().map(text).collect();
-        all.push(text(&hopper.with_zero_policy(ZeroPolicy::SentinelMinus126)));
-        for (i, a) in all.iter().enumerate() {
-            assert!(all[i + 1..].iter().all(|b| a != b));
-        }
     }
 
     #[test]
