@@ -399,7 +399,7 @@ fn edge(rng: &mut Rng, format: &Format) -> u64 {
         }
     };
     if format.specials == Specials::Integer {
-        return end(rng, format.width) & (u64::MAX >> (64 - format.width));
+        return u64::from(rng.below(2)) << (format.width - 1) | end(rng, format.width - 1);
     }
     let low = format.fraction_bits + format.ignored_bits;
     let (fraction, exponent) = (end(rng, low), end(rng, format.exponent_bits));
