@@ -1,6 +1,6 @@
 //! A GPU as a device: the CUDA driver, loaded when it is asked for, compiles and runs the kernels' PTX. No toolkit is needed.
 //!
-//! The one place that touches CUDA, and with [`library`] and [`context`] one of the few with `unsafe`. Above it a GPU is a [`Device`] like
+//! The one place that touches CUDA, and with `library` and `context` one of the few with `unsafe`. Above it a GPU is a [`Device`] like
 //! the emulated one: the same texts pass the same parser and lint, the same launches run in the same order, on one stream. Work is never
 //! captured into graphs.
 //!
