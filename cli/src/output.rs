@@ -208,10 +208,10 @@ pub fn progress(length: u64, message: &str) -> ProgressBar {
 }
 
 /// A plain table: a rule under the header, no other lines, so that it reads well in a log and pastes well into a mail.
-pub fn table<const N: usize>(header: [&str; N]) -> Table {
+pub fn table<'a>(header: impl IntoIterator<Item = &'a str>) -> Table {
     let mut table = Table::new();
     table.load_style(TableStyle::new().header_separator(LineStyle::none().fill('-').junction('-')));
-    table.set_header(header);
+    table.set_header(header.into_iter().collect::<Vec<_>>());
     table
 }
 

@@ -3,7 +3,7 @@
 //! A row is equal when its leaf is equal: the leaf hashes every output that its level covers. Where it is not, opened evidence says
 //! which element of which output differs first; without evidence only the row can be named.
 
-use crate::ops::Point;
+use crate::ops::{Op, Point};
 use crate::replay::{Elements, Row, Tensor};
 use crate::result::{Bits, Divergence, GrowthPoint};
 use record::{Digest, Record, commit, inference::RowRef};
@@ -66,7 +66,7 @@ pub struct Difference {
     pub differing: Option<u32>,
     /// Elements of the output.
     pub elements: u32,
-    /// The last compared output before it that agrees.
+    /// The last compared output before it up to which everything agrees.
     pub agrees_until: Option<Point>,
 }
 
@@ -108,7 +108,9 @@ pub fn row(
                 difference.digests = Some([logged.to_string(), replayed.to_string()]);
                 return Ok(Some(difference));
             }
-            difference.agrees_until = Some(*point);
+            if settles(*point, opened) {
+                difference.agrees_until = Some(*point);
+            }
             continue;
         };
         if let Some((index, differing)) = tensors(theirs, ours) {
@@ -124,9 +126,20 @@ pub fn row(
             });
             return Ok(Some(difference));
         }
-        difference.agrees_until = Some(*point);
+        if settles(*point, opened) {
+            difference.agrees_until = Some(*point);
+        }
     }
     Ok(Some(difference))
+}
+
+/// Whether agreement at `point` means that everything before it agrees. Columns of K and V, and q, are parts of one product: where that was not opened, one part says
+/// nothing of the others.
+fn settles(point: Point, opened: &OpenedRow) -> bool {
+    let qkv = Point { op: Op::Qkv, ..point };
+    !matches!(point.op, Op::RopeQ | Op::K | Op::V)
+        || opened.outputs.contains_key(&qkv)
+        || opened.digests.contains_key(&qkv)
 }
 
 /// First differing element and how many differ; `None` when equal. Tensors of unlike type or length differ from element 0 on.
@@ -208,7 +221,6 @@ fn ulps(a: u32, b: u32, width: u32) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ops::Op;
 
     #[test]
     fn distances_cross_zero() {

@@ -4,6 +4,7 @@
 //! * [`audit`](mod@audit): one record; [`log`](mod@log): a whole log.
 //! * [`replay`]: the door to arithmetic; [`engine_replay`]: the engine behind it.
 //! * [`walk`](mod@walk) and [`causes`]: replay pass by pass, and the search for what explains the bits.
+//! * [`classmap`]: which numbers of rows share their bits, measured.
 //! * [`result`]: the signed document `audit-result/v1`; [`explain`]: the same in words; [`report`]: the same as a page.
 //!
 //! A verdict needs a complete bundle and the model files: no GPU, no network, no clock. Whatever is not known fails closed.
@@ -16,6 +17,7 @@ pub mod causes;
 pub mod challenge;
 pub mod checks;
 pub mod claims;
+pub mod classmap;
 pub mod compare;
 pub mod directory;
 pub mod disclosure;

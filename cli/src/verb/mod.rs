@@ -2,6 +2,7 @@
 
 mod audit;
 mod bench;
+mod classmap;
 mod conformance;
 mod doctor;
 mod emulator;
@@ -27,6 +28,9 @@ pub enum Verb {
     Audit(Box<audit::Args>),
     /// Measure how fast this machine computes bit for bit: matrix products, prompts, decoding
     Bench(bench::Args),
+    /// Measure which numbers of rows in a step give the same bits: what no audit of this stack can tell apart
+    #[command(name = "classmap")]
+    ClassMap(classmap::Args),
     /// Judge the emulator's arithmetic by vector files
     Conformance(conformance::Args),
     /// The main job on the model inside this binary: nine operators serve, eight of them cheat, every log is audited
@@ -70,6 +74,7 @@ impl Verb {
         match self {
             Verb::Audit(args) => audit::run(*args),
             Verb::Bench(args) => bench::run(args),
+            Verb::ClassMap(args) => classmap::run(args),
             Verb::Demo(args) => demo::run(args),
             Verb::Doctor(args) => doctor::run(args),
             Verb::Emulator(args) => emulator::run(args),

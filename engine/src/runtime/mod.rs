@@ -80,7 +80,10 @@ impl Engine {
         }
         let division = Division::new(&model.config, ranks)?;
         if mode == Mode::Gated && division.ranks > 1 {
-            let detail = format!("mode gated runs on one rank, not on {}: its verifications are not known to repeat sums over ranks", division.ranks);
+            let detail = format!(
+                "mode gated runs on one rank, not on {}: its verifications are not known to repeat sums over ranks",
+                division.ranks
+            );
             return Err(Error::Plan { detail });
         }
         let kernels = Arc::new(KernelSet::new(&division, mode.units(), device.as_mut())?);

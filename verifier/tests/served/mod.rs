@@ -34,7 +34,10 @@ pub struct Serving {
     pub claims_ranks: u32,
     pub level: EvidenceLevel,
     pub alter: Alter,
+    /// Unreported rows beside decode steps.
     pub extra_rows: u32,
+    /// Requests served together, at least 1.
+    pub batch: u32,
     pub kv_splits: Option<u32>,
     /// Which emitted token, counted over the whole batch, is the runner-up instead.
     pub swap: Option<usize>,
@@ -75,6 +78,7 @@ impl Default for Serving {
             level: EvidenceLevel::S,
             alter: |_| {},
             extra_rows: 0,
+            batch: 2,
             kv_splits: None,
             swap: None,
             seed: None,
@@ -120,7 +124,7 @@ impl Operator for Cheat<'_> {
             self.claimed.push(policy);
             return policy;
         }
-        let n = if shape.rows > 4 { 0 } else { self.serving.extra_rows };
+        let n = if shape.rows > shape.logits_rows { 0 } else { self.serving.extra_rows };
         let more = policy::Shape { rows: shape.rows + n, logits_rows: shape.logits_rows + n, ..shape };
         let division = Division::new(&self.model.config, self.serving.ranks).expect("a degree that divides the model");
         let mut d = policy::dispatch(self.serving.mode, &division.shard, more);
@@ -167,11 +171,11 @@ pub fn model() -> Arc<Model> {
     Arc::new(engine::model::embedded().expect("the embedded model loads"))
 }
 
-pub fn limits() -> Limits {
-    Limits { slots: 4, pages: 32, max_rows: 128 }
-}
-
 impl Serving {
+    fn limits(&self) -> Limits {
+        Limits { slots: 4.max(self.batch), pages: 32 + self.batch, max_rows: 128 }
+    }
+
     pub fn serve(&self) -> Served {
         let honest = match self.tiny {
             None => model(),
@@ -189,26 +193,27 @@ impl Serving {
             None => engine,
         };
         let mut engine =
-            gate(Engine::parallel(altered.clone(), Box::new(device()), self.mode, limits(), self.ranks).unwrap());
+            gate(Engine::parallel(altered.clone(), Box::new(device()), self.mode, self.limits(), self.ranks).unwrap());
         let long: Vec<u32> = (0..self.long_prompt).map(|i| i * 37 % 1000).collect();
         let first: &[u32] = if long.is_empty() { &[0, 45, 300, 12, 77, 501] } else { &long };
-        let prompts: [&[u32]; 2] = [first, &[0, 9, 640]];
+        let others = (0..self.batch - 1).map(|i| vec![0, 9 + i, 640]);
+        let prompts = std::iter::once(first.to_vec()).chain(others);
         let mut asked: Vec<Request> = prompts
-            .iter()
             .map(|prompt| Request {
                 sampling: match self.seed {
                     None => Sampling::Greedy,
                     Some(seed) => Sampling::Seeded(Seeded::plain(1.0, seed)),
                 },
-                ..Request::new(prompt.iter().map(|id| id % honest.config.vocab_size).collect(), self.new_tokens)
+                ..Request::new(prompt.iter().map(|id| *id % honest.config.vocab_size).collect(), self.new_tokens)
             })
             .collect();
         asked.iter_mut().for_each(self.ask);
-        let names: Vec<Asked> = ["r0", "r1"].iter().map(|id| Asked::derived(*id, "00ff")).collect();
+        let names: Vec<Asked> = (0..self.batch).map(|i| Asked::derived(format!("r{i}"), "00ff")).collect();
         let genesis = commit::genesis("test");
         let claims = EmulatedDevice::new(self.claims_profile).unwrap();
-        let claimed =
-            gate(Engine::parallel(honest.clone(), Box::new(claims), self.mode, limits(), self.claims_ranks).unwrap());
+        let claimed = gate(
+            Engine::parallel(honest.clone(), Box::new(claims), self.mode, self.limits(), self.claims_ranks).unwrap(),
+        );
         let journal = Journal::new(&claimed, self.level, "r", genesis).keeping_evidence();
         let observe = if self.level == EvidenceLevel::A { Observe::ACTIVATIONS } else { Observe::STATE };
         let options = BatchOptions { chunk: self.chunk, observe };
@@ -238,7 +243,7 @@ impl Serving {
             stated
         };
         let key_id = Digest::of_file(b"key");
-        let settings = Settings { chunk: self.chunk, ..Settings::plain(limits().max_rows) };
+        let settings = Settings { chunk: self.chunk, ..Settings::plain(self.limits().max_rows) };
         let (record, evidence) = operator.journal.to_record(
             Identity::of(&claimed, settings).unwrap(),
             logged,
