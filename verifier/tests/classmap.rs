@@ -34,8 +34,6 @@ fn classes(map: &ClassMap, sight: Sight) -> String {
     classes.collect::<Vec<_>>().join(" ")
 }
 
-const POLICY: &str = "{1} {2} {3} {4} {5-6} {7-8} {9-12} {13-16} {17-32} {33}";
-
 #[test]
 fn bits_tell_apart_what_the_policy_divides_or_less() {
     let map = map(Mode::Throughput, "sm_90", ROWS, 6);
