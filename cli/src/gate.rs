@@ -30,11 +30,12 @@ pub struct GateArgs {
     #[arg(long, value_name = "MARGIN", conflicts_with = "calibration", value_parser = threshold)]
     tau: Option<f32>,
 
-    /// Which columns a verification replaces: mismatch, trigger, or all (verify every row) [default: mismatch]
+    /// Which columns a verification replaces: catch-up (all that are not the reference's yet), mismatch (the published policy), trigger, or all (verify
+    /// every row) [default: catch-up]
     #[arg(long, value_name = "POLICY", value_parser = write_back)]
     write_back: Option<WriteBack>,
 
-    /// Rows of a verification, 1 to 16 [default: 8]
+    /// Requests of a verification, at most, 1 to 16; its rows are padded to a multiple [default: 8]
     #[arg(long, value_name = "N", value_parser = argument::count(1, 16))]
     verify_rows: Option<u32>,
 
@@ -55,7 +56,7 @@ fn threshold(text: &str) -> Result<f32, String> {
 }
 
 fn write_back(name: &str) -> Result<WriteBack, String> {
-    WriteBack::from_name(name).ok_or_else(|| "it is mismatch, trigger or all".to_owned())
+    WriteBack::from_name(name).ok_or_else(|| "it is catch-up, mismatch, trigger or all".to_owned())
 }
 
 impl GateArgs {

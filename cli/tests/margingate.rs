@@ -83,22 +83,38 @@ fn a_threshold_that_somebody_chose_can_be_served_and_audited() {
 #[test]
 fn the_benchmark_resumes_and_draws() {
     let bench = Bench::new("example.org/g");
-    let (work, svg) = (bench.path("work"), bench.path("cost.svg"));
+    let [work, svg, curves] = ["work", "cost.svg", "curves.svg"].map(|name| bench.path(name));
     let args = |costs: &'static str| {
         let fixed = ["margingate", "bench", "--json", "--alpha", "0.05", "--work", &work, "--cost-sequences", costs];
         [&fixed[..], &SMALL].concat().into_iter().map(str::to_owned).collect::<Vec<String>>()
     };
     let call = |all: Vec<String>| json(0, &all.iter().map(String::as_str).collect::<Vec<_>>());
-    let first = call([args("2"), vec!["--svg".to_owned(), svg.clone()]].concat());
+    let first = call([args("2"), ["--svg", &svg, "--curves", &curves].map(str::to_owned).to_vec()].concat());
     assert!(std::fs::read_to_string(&svg).unwrap().contains("<circle"));
-    let ways = first["determinism"].as_array().unwrap();
-    assert_eq!(ways[1]["equal"], ways[1]["of"], "{first:#}");
-    assert!(ways[1]["words"].as_str().unwrap().contains("95 %"));
-    assert_eq!(first["cost"]["ways"].as_array().unwrap().len(), 13);
+    assert!(std::fs::read_to_string(&curves).unwrap().contains("<polyline"));
+    let ways = first["ways"].as_array().unwrap();
+    assert_eq!(ways.len(), 11);
+    for way in ways {
+        let name = way["way"].as_str().unwrap();
+        assert_eq!(way["of"], 8, "{name}");
+        if ["catch-up", "always-on", "windows", "all invariant"].iter().any(|n| name.contains(n)) {
+            assert_eq!(way["equal"], way["of"], "{name}: {first:#}");
+        }
+    }
+    let cost = &first["cost"];
+    assert_eq!((cost["ways"].as_array().unwrap().len(), cost["sweeps"].as_array().unwrap().len()), (10, 2));
+    assert!(cost["sweeps"][0]["work"]["full"].as_f64().unwrap() > 0.0, "{cost:#}");
     // Every whole sequence was kept; a lost part is made again.
-    std::fs::remove_file(bench.at("work/plain-0-1.json")).unwrap();
+    let part = std::fs::read_dir(bench.at("work")).unwrap().map(|e| e.unwrap().path());
+    let lost = part.into_iter().find(|p| p.file_name().unwrap().to_str().unwrap().starts_with("way-")).unwrap();
+    std::fs::remove_file(&lost).unwrap();
+    // Of what is finished a report can be had at any time.
+    let partly = call([args("0"), vec!["--finished".to_owned()]].concat());
+    let sum =
+        |r: &serde_json::Value| r["ways"].as_array().unwrap().iter().map(|w| w["of"].as_u64().unwrap()).sum::<u64>();
+    assert_eq!(sum(&partly) + 4, sum(&first));
     let second = call(args("0"));
-    assert_eq!(second["determinism"], first["determinism"]);
+    assert_eq!(second["ways"], first["ways"]);
 }
 
 #[test]
@@ -120,7 +136,9 @@ fn public_sets_of_prompts_are_read_in_place() {
         "24",
         "--schedules",
         "1",
+        "--way",
+        "catch-up",
     ];
     let report = json(0, &[&args[..], &["--prompts", &a, "--transfer", &b, "--transfer", &c]].concat());
-    assert!(report["calibration"]["transfer_flips"].is_string(), "{report:#}");
+    assert!(report["thresholds"][0]["transfer_flips"].is_string(), "{report:#}");
 }

@@ -2,17 +2,18 @@
 
 use std::collections::BTreeMap;
 
+use margingate::WriteBack;
 use record::inference::RowGate;
 
 use crate::batch::{Finish, Operator, Outcome, Request, StepLog};
 use crate::error::{Error, Result};
-use crate::gated::{Gating, ReferenceBatch};
+use crate::gated::{Gating, Ran, ReferenceBatch, groups};
 use crate::kernels::PAGE;
 use crate::policy::{Dispatch, Mode};
 use crate::runtime::Engine;
 use crate::sampler::Choice;
-use crate::scheduler::{Arrival, Copy, Event, RequestKey, Scheduler, Settings, Turn};
-use crate::step::{Group, Observe, Row, StepPlan};
+use crate::scheduler::{Arrival, Copy, Event, RequestKey, Scheduler, Settings, Sharing, Turn};
+use crate::step::{Observe, Row, StepOutput, StepPlan};
 
 /// Serves requests on an engine by the rule [`SCHEDULER`](crate::scheduler::SCHEDULER).
 pub struct Session<'e> {
@@ -62,7 +63,7 @@ impl<'e> Session<'e> {
         }
         let gating = Gating::of(engine)?;
         engine.kv_mut().reset();
-        let sharing = gating.as_ref().map(|g| g.setup.sharing()).unwrap_or_default();
+        let sharing = if gating.is_some() { Sharing::Clean } else { Sharing::All };
         let scheduler = Scheduler::new(settings, engine.kv())?.sharing(sharing);
         Ok(Self { engine, scheduler, observe, jobs: BTreeMap::new(), swapped: BTreeMap::new(), steps: 0, gating })
     }
@@ -70,6 +71,18 @@ impl<'e> Session<'e> {
     /// The engine.
     pub fn engine(&self) -> &Engine {
         self.engine
+    }
+
+    /// The engine, for tests that look into its cache.
+    #[cfg(test)]
+    pub(crate) fn engine_mut(&mut self) -> &mut Engine {
+        self.engine
+    }
+
+    /// A running request's slot.
+    #[cfg(test)]
+    pub(crate) fn slot_of(&self, request: RequestKey) -> Option<crate::kv::Slot> {
+        self.scheduler.slot_of(request)
     }
 
     /// The gate's threshold now, and what it has counted; none without a gate.
@@ -130,17 +143,15 @@ impl<'e> Session<'e> {
                 }
             }
         }
-        let groups: Vec<Group> = decision
-            .turns
-            .iter()
-            .map(|t| Group { slot: t.slot, start: t.start, tokens: t.tokens.clone(), logits: t.logits })
-            .collect();
+        let groups = groups(&decision.turns);
         let mut observe = self.observe.clone();
         observe.logits |= decision.turns.iter().any(|t| self.jobs[&t.request].request.needs_logits());
         let shape = StepPlan::shape(&groups);
-        let reference = self.gating.as_ref().is_some_and(|g| g.runs_reference(&decision.turns));
-        let policy = if reference { Dispatch::UNSPLIT } else { self.engine.dispatch(shape) };
+        let wanted = self.gating.as_ref().is_some_and(|g| g.runs_reference(&decision.turns));
+        let policy = if wanted { Dispatch::UNSPLIT } else { self.engine.dispatch(shape) };
         let dispatch = operator.dispatch(shape, policy);
+        // Large steps are not split in `throughput` either.
+        let reference = self.gating.is_some() && dispatch == Dispatch::UNSPLIT;
         let plan = StepPlan { groups, dispatch, observe };
         let output = operator.run(self.engine, &plan)?;
 
@@ -163,7 +174,7 @@ impl<'e> Session<'e> {
                 progress.ended.extend(self.end(turn.request, finish));
             }
         }
-        self.scheduler.computed(&decision.turns, &chosen, self.engine.kv_mut())?;
+        self.scheduler.computed(&decision.turns, &chosen, reference, self.engine.kv_mut())?;
         let log = StepLog {
             index: self.steps,
             events: &decision.events,
@@ -189,7 +200,7 @@ impl<'e> Session<'e> {
         Ok(Some(progress))
     }
 
-    /// Decides the oldest rows that wait for the reference, and releases their tokens.
+    /// Decides the oldest rows that wait for the reference, and releases their tokens; or catches up as many columns of the oldest as one step takes.
     fn verify(&mut self, gating: &mut Gating, operator: &mut dyn Operator) -> Result<Progress> {
         let jobs = &self.jobs;
         let choose = |key: RequestKey, row: &Row| {
@@ -199,40 +210,60 @@ impl<'e> Session<'e> {
         let mut observe = self.observe.clone();
         observe.logits |= gating.gate.held().any(|h| jobs.get(&h.request).is_some_and(|j| j.request.needs_logits()));
         let write_back = gating.setup.settings.write_back;
-        let mut batch = ReferenceBatch::new(self.engine, operator, &choose, observe, write_back);
+        let (most, catch_up) = (self.scheduler.settings().max_rows, write_back == WriteBack::CatchUp);
+        let oldest = gating.gate.held().next().map(|h| h.request);
+        let first = oldest.map(|key| self.scheduler.verification(key, catch_up, most)).transpose()?;
+        let mut batch = ReferenceBatch {
+            engine: self.engine,
+            scheduler: &self.scheduler,
+            operator,
+            choose: &choose,
+            observe,
+            write_back,
+            ran: None,
+            saved: BTreeMap::new(),
+        };
+        if let Some(turn) = first.filter(|turn| !turn.chooses) {
+            let turns = [turn];
+            let padded = gating.gate.computes_again(turns[0].tokens.len() as u32);
+            let (plan, output) = batch.run(&turns, padded)?;
+            return self.log_verification((&turns, &plan, &output, padded), (&[None], &[None], &[true]), operator);
+        }
         let verified = gating.gate.verify(&mut batch)?;
-        let ran = batch.ran.take();
-        let choices = std::mem::take(&mut batch.choices);
-        let (plan, output) = ran.ok_or_else(|| Error::Plan { detail: "nothing waited for verification".into() })?;
-
-        let (mut progress, mut turns, mut decided, mut emitted, mut gate) =
-            (Progress::default(), Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        let nothing = || Error::Plan { detail: "nothing waited for verification".into() };
+        let Ran { turns, plan, output, choices } = batch.ran.take().ok_or_else(nothing)?;
+        let padded = (output.rows.len() as u32).next_multiple_of(gating.setup.settings.verify_rows);
+        let (mut progress, mut decided, mut gate, mut repaired) =
+            (Progress::default(), Vec::new(), Vec::new(), Vec::new());
         for (v, choice) in verified.iter().zip(choices) {
             let key = v.held.request;
             let (token, finish) = self.release(key, v.held.row.position + 1, choice, operator)?;
-            turns.push(Gating::turn(&v.held.row));
-            emitted.push(Some(token));
             gate.push(Some(RowGate::Verified { token, repaired: v.repaired }));
-            decided.push((key, token, finish.is_some()));
+            repaired.push(v.repaired);
+            decided.push(Some((token, finish.is_some())));
             progress.chosen.push((key, token));
             if let Some(finish) = finish {
                 progress.ended.extend(self.end(key, finish));
             }
         }
-        self.scheduler.verified(&decided, self.engine.kv_mut())?;
-        let log = StepLog {
-            index: self.steps,
-            events: &[],
-            turns: &turns,
-            plan: &plan,
-            output: &output,
-            emitted: &emitted,
-            gate: &gate,
-            padded_rows: gating.setup.settings.verify_rows,
-        };
+        self.log_verification((&turns, &plan, &output, padded), (&decided, &gate, &repaired), operator)?;
+        Ok(progress)
+    }
+
+    /// Tells scheduler and operator of a verification step: what ran, and for each turn the token with whether the request ends, the decision, and
+    /// whether its columns are the reference's from here on.
+    fn log_verification(
+        &mut self,
+        (turns, plan, output, padded_rows): (&[Turn], &StepPlan, &StepOutput, u32),
+        (decided, gate, repaired): (&[Option<(u32, bool)>], &[Option<RowGate>], &[bool]),
+        operator: &mut dyn Operator,
+    ) -> Result<Progress> {
+        self.scheduler.verified(turns, repaired, decided, self.engine.kv_mut())?;
+        let emitted: Vec<Option<u32>> = decided.iter().map(|d| d.map(|(token, _)| token)).collect();
+        let log = StepLog { index: self.steps, events: &[], turns, plan, output, emitted: &emitted, gate, padded_rows };
         operator.step(&log).map_err(Error::Observer)?;
         self.steps += 1;
-        Ok(progress)
+        Ok(Progress::default())
     }
 
     /// Chooses and emits the token that follows a row, unless the gate holds it.
@@ -248,6 +279,10 @@ impl<'e> Session<'e> {
         let choice = choose(key, job, row, row.position + 1)?;
         if let Some(gating) = &mut self.gating {
             let sampling = &job.request.sampling;
+            // The reference's kernels over columns of a batch do not decide as they would alone.
+            let alone = gating.setup.settings.write_back != WriteBack::CatchUp
+                || self.scheduler.is_clean(turn.request, turn.start);
+            let reference = reference && alone;
             let place = (self.steps, group);
             if gating.judge(self.engine, place, (turn, row), (sampling, choice), reference, operator)? {
                 return Ok(None);

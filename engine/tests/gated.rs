@@ -126,29 +126,33 @@ fn alone(requests: &[Request]) -> Vec<Outcome> {
     serve(&mut engine, requests, 1, Settings::plain(256), &mut Watch::default())
 }
 
-/// With every column the reference's, tokens are its tokens whatever the batch. Policies that repair less leave near-exact ties to columns of a batch:
-/// fewer sequences part from the reference than without a gate, and how few is what calibration and benchmark count.
+/// Where verifications read the reference's columns only, tokens are its tokens whatever the batch, its size and its order. Policies that repair less leave
+/// near-exact ties to columns of a batch: fewer sequences part from the reference than without a gate, and how few is what the benchmark counts.
 #[test]
 fn tokens_do_not_depend_on_the_batch() {
-    let requests = prompts(18);
+    let requests = prompts(64);
     let expected = alone(&requests);
+    let limits = Limits { slots: 64, pages: 512, max_rows: 256 };
     let (mut plain, mut sparse) = (0, 0);
-    for (n, together) in [1usize, 2, 3, 4, 5, 8, 9, 16, 17].into_iter().enumerate() {
-        let mut order = requests.clone();
-        order.rotate_left(n * 5 % 18);
-        let mut wanted = expected.clone();
-        wanted.rotate_left(n * 5 % 18);
+    for (n, together) in [1usize, 2, 3, 4, 5, 8, 9, 16, 17, 32, 44, 45, 64].into_iter().enumerate() {
+        // Another order each time, and of small batches fewer requests: a batch of one is as it is for eight.
+        let count = together.max(8);
+        let picked: Vec<usize> = (0..count).map(|i| (i * 37 + n * 5) % 64).collect();
+        let order: Vec<Request> = picked.iter().map(|i| requests[*i].clone()).collect();
+        let wanted: Vec<Outcome> = picked.iter().map(|i| expected[*i].clone()).collect();
         let parted = |found: &[Outcome]| found.iter().zip(&wanted).filter(|(a, b)| a != b).count();
-        let mut throughput = ungated(Mode::Throughput, LIMITS);
+        let mut throughput = ungated(Mode::Throughput, limits);
         plain += parted(&serve(&mut throughput, &order, together, Settings::plain(256), &mut Watch::default()));
         let settings = Settings { chunk: [None, Some(4)][n / 2 % 2], ..Settings::plain(256) };
-        for write_back in [WriteBack::All, [WriteBack::Mismatch, WriteBack::Trigger][n % 2]] {
+        for write_back in [WriteBack::All, WriteBack::CatchUp, [WriteBack::Mismatch, WriteBack::Trigger][n % 2]] {
             let mut watch = Watch::default();
-            let found = serve(&mut gated(setup(TAU, write_back), LIMITS), &order, together, settings, &mut watch);
-            assert!(watch.verified().all(|s| s.padded == 4 && s.rows.len() <= 4 && s.events.is_empty()));
-            assert!(watch.verified().count() > 0);
+            let found = serve(&mut gated(setup(TAU, write_back), limits), &order, together, settings, &mut watch);
+            assert!(watch.verified().all(|s| s.padded == (s.rows.len() as u32).next_multiple_of(4)));
+            assert!(watch.verified().all(|s| s.gate.len() <= 4 && s.events.is_empty()));
+            // Of more than 32 rows nothing is split: there is nothing to verify.
+            assert!(together > 32 || watch.verified().count() > 0);
             match write_back {
-                WriteBack::All => assert_eq!(found, wanted, "{together} together"),
+                WriteBack::All | WriteBack::CatchUp => assert_eq!(found, wanted, "{together} together, {write_back:?}"),
                 _ => sparse += parted(&found),
             }
         }
@@ -181,7 +185,7 @@ fn a_threshold_of_zero_is_plain() {
     assert_eq!(a.seen.len(), b.seen.len());
     for (x, y) in a.seen.iter().zip(&b.seen) {
         assert!((&x.rows, &x.emitted, x.padded) == (&y.rows, &y.emitted, y.padded));
-        assert!(x.gate.iter().all(|g| matches!(g, Some(RowGate::Commit { .. }))));
+        assert!(x.gate.iter().all(|g| matches!(g, Some(RowGate::Commit { .. } | RowGate::Reference { .. }))));
     }
 }
 
@@ -196,6 +200,7 @@ fn an_infinite_threshold_is_always_on_and_has_the_state_of_invariant() {
     };
     let always = run(0.25, WriteBack::All);
     assert_eq!(run(f32::INFINITY, WriteBack::Trigger), always);
+    assert_eq!(run(f32::INFINITY, WriteBack::CatchUp), always, "there is nothing to catch up");
     assert_eq!(always.0, alone(&requests));
     let mut lone = ungated(Mode::Invariant, LIMITS);
     for (key, (request, outcome)) in (0..).zip(requests.iter().zip(&always.0)) {
@@ -227,7 +232,7 @@ fn injected_flips_never_show() {
     let stop = requests[1].stop[0];
     // Byte tokens are pieces of characters: what is made of one alone is no whole character.
     let piece = (0..kjv().config.vocab_size).find(|t| tokenizer.decode(&[*t]).unwrap().contains('\u{fffd}')).unwrap();
-    for write_back in [WriteBack::Mismatch, WriteBack::Trigger] {
+    for write_back in [WriteBack::Mismatch, WriteBack::Trigger, WriteBack::CatchUp] {
         let at = |r: usize, n: u32| (r as RequestKey, requests[r].prompt.len() as u32 + n);
         let mut watch = Watch {
             injected: BTreeMap::from([
@@ -247,6 +252,7 @@ fn injected_flips_never_show() {
         }
         // Only injected rows were verified, so a true flip may remain; up to the injected places the tokens are the reference's.
         assert_eq!(found[1].output, expected[1].output);
+        assert_eq!(found[2].output, expected[2].output);
         let wrong = watch
             .verified()
             .flat_map(|s| &s.gate)
@@ -265,7 +271,7 @@ fn the_first_token_is_the_references_and_needs_no_verification() {
     for step in &watch.seen {
         let mixed = step.rows.iter().any(|r| r.1 == Kind::Prefill);
         for gate in step.gate.iter().flatten() {
-            assert_eq!(mixed, matches!(gate, RowGate::Reference { .. }), "{gate:?}");
+            assert_eq!(mixed, matches!(gate, RowGate::Reference { .. }), "three rows alone are split: {gate:?}");
         }
         prefills += u32::from(mixed);
     }
@@ -277,6 +283,128 @@ fn the_first_token_is_the_references_and_needs_no_verification() {
     assert!(watch.seen[0].gate.iter().all(|g| matches!(g, Some(RowGate::Hold { .. }))));
 }
 
+/// The very first token is wrong in the fast step: with prompts left to `throughput` it is gated, and catching up makes the prompt's columns the reference's.
+#[test]
+fn a_flip_at_the_first_token_is_caught() {
+    let requests = prompts(4);
+    let expected = alone(&requests);
+    let first = |r: usize| ((r as RequestKey, requests[r].prompt.len() as u32), expected[r].output[0] ^ 1);
+    let mut watch = Watch { injected: (0..4).map(first).collect(), ..Watch::default() };
+    let left = Setup { prefill: Prefill::Throughput, ..setup(TAU, WriteBack::CatchUp) };
+    let found = serve(&mut gated(left, LIMITS), &requests, 4, Settings::plain(256), &mut watch);
+    assert_eq!(found, expected);
+    let replaced = |s: &&Seen| s.rows.iter().any(|r| r.1 == Kind::Verify && r.2.position == 0);
+    assert!(watch.seen.iter().find(replaced).is_some(), "verified from the prompt's first column on");
+}
+
+/// Synthetic mismatches from 0 to 100 %: whatever the share, the tokens are the reference's, and every wrong token is counted.
+#[test]
+fn injected_mismatches_of_any_share_leave_the_tokens_alone() {
+    let requests = prompts(6);
+    let expected = alone(&requests);
+    let (mut rates, mut batches) = (Vec::new(), Vec::new());
+    for share in [0u32, 5, 20, 50, 100] {
+        let places = (0..).zip(&requests).flat_map(|(key, r)| (1..24).map(move |n| (key, r.prompt.len() as u32 + n)));
+        let hit = |(key, at): &(RequestKey, u32)| margingate::gate::mix(7, *key, *at) % 100 < u64::from(share);
+        let injected = places.filter(hit).map(|place| (place, 1023)).collect();
+        let mut watch = Watch { injected, ..Watch::default() };
+        let mut engine = gated(setup(TAU, WriteBack::CatchUp), LIMITS);
+        let mut session = Session::new(&mut engine, Settings::plain(256), Observe::TOKENS).unwrap();
+        for request in &requests {
+            session.submit(request.clone()).unwrap();
+        }
+        let mut outcomes = BTreeMap::new();
+        let mut meter = margingate::gate::Meter::default();
+        while let Some(progress) = session.step(&mut watch).unwrap() {
+            outcomes.extend(progress.ended);
+            meter = session.gate().unwrap().1;
+        }
+        assert_eq!(outcomes.into_values().collect::<Vec<_>>(), expected, "{share} %");
+        assert!(meter.mismatches >= watch.injected.len() as u64 * 9 / 10, "{share} %: {meter:?}");
+        assert!(meter.rows <= meter.judged, "every column is computed again at most once: {meter:?}");
+        rates.push(meter.triggered as f64 / meter.judged as f64);
+        batches.push(meter.batches);
+    }
+    assert!(rates.is_sorted() && rates[0] < 0.5 && rates[4] == 1.0, "{rates:?}");
+    assert!(batches.is_sorted(), "{batches:?}");
+}
+
+/// Two tokens with the same row in the LM head tie exactly: the lowest id wins, in fast steps, in verifications and alone.
+#[test]
+fn exact_ties_fall_to_the_lowest_id_everywhere() {
+    let requests = prompts(5);
+    let plain = alone(&requests);
+    // A token that the reference likes to choose, and a lower one that becomes its twin.
+    let twin = plain.iter().flat_map(|o| &o.output).copied().find(|t| *t > 300).unwrap();
+    let low = twin - 200;
+    let mut model = engine::Model::clone(&kjv());
+    let head = model.weights.lm_head.get_or_insert_with(|| model.weights.embed.clone());
+    let row = head.row(twin).to_vec();
+    head.row_mut(low).copy_from_slice(&row);
+    let model = std::sync::Arc::new(model);
+    let new = |mode| Engine::new(model.clone(), device(), mode, LIMITS).unwrap();
+    let mut lone = new(Mode::Invariant);
+    let expected = serve(&mut lone, &requests, 1, Settings::plain(256), &mut Watch::default());
+    assert!(expected.iter().any(|o| o.output.contains(&low)) && expected.iter().all(|o| !o.output.contains(&twin)));
+    let mut watch = Watch::default();
+    let mut engine = new(Mode::Gated).with_gate(setup(1e-30, WriteBack::CatchUp)).unwrap();
+    let found = serve(&mut engine, &requests, 5, Settings::plain(256), &mut watch);
+    assert!(found.iter().all(|o| !o.output.contains(&twin)));
+    let ties = watch
+        .seen
+        .iter()
+        .flat_map(|s| &s.gate)
+        .filter(|g| matches!(g, Some(RowGate::Hold { margin, .. }) if margin.0 == 0));
+    assert!(ties.count() > 0, "a tie has no margin, so the reference decides it");
+}
+
+/// Tensor-parallel ranks: a verification repeats their sums, and every rank's columns are repaired.
+#[test]
+fn ranks_are_verified_and_repaired() {
+    let requests = prompts(7);
+    let parallel = |mode, limits| Engine::parallel(kjv(), device(), mode, limits, 2).unwrap();
+    let mut lone = parallel(Mode::Invariant, LIMITS);
+    let expected = serve(&mut lone, &requests, 1, Settings::plain(256), &mut Watch::default());
+    for write_back in [WriteBack::All, WriteBack::CatchUp] {
+        let mut engine = parallel(Mode::Gated, LIMITS).with_gate(setup(TAU, write_back)).unwrap();
+        let mut watch = Watch::default();
+        let found = serve(&mut engine, &requests, 6, Settings::plain(256), &mut watch);
+        assert_eq!(found, expected, "{write_back:?}");
+        for (key, (request, outcome)) in (0..).zip(requests.iter().zip(&found)) {
+            let tokens = [&request.prompt[..], &outcome.output].concat();
+            let rows = prefill(&mut parallel(Mode::Invariant, LIMITS), &tokens, Observe::STATE).rows;
+            let verified = watch.verified().flat_map(|s| &s.rows).filter(|r| r.0 == key);
+            for (_, _, row) in verified {
+                let same = &rows[row.position as usize];
+                assert_eq!((&row.k, &row.v, &row.boundaries), (&same.k, &same.v, &same.boundaries));
+                assert!(row.logits.is_none() || row.logits == same.logits);
+            }
+        }
+        assert!(watch.verified().count() > 0);
+    }
+}
+
+/// More columns to catch up than a step has rows: they come in several steps, and the last one decides.
+#[test]
+fn long_lags_are_caught_up_in_parts() {
+    let requests: Vec<Request> = prompts(3).into_iter().map(|r| Request { max_new_tokens: 60, ..r }).collect();
+    let expected = alone(&requests);
+    let small = Limits { slots: 3, pages: 60, max_rows: 12 };
+    // Nothing is at risk but the 50th token of each.
+    let places = (0..).zip(&requests).map(|(key, r)| ((key, r.prompt.len() as u32 + 50), 7));
+    let mut watch = Watch { injected: places.collect(), ..Watch::default() };
+    let settings = Settings { chunk: Some(6), ..Settings::plain(12) };
+    let found = serve(&mut gated(setup(1e-30, WriteBack::CatchUp), small), &requests, 3, settings, &mut watch);
+    let parts = watch.verified().filter(|s| s.gate == [None] && s.emitted == [None]).count();
+    assert!(parts >= 3 * 4, "{parts}");
+    assert!(watch.seen.iter().all(|s| s.rows.len() <= 12));
+    for (f, e) in found.iter().zip(&expected) {
+        // Nothing else was verified, so a flip may come before; where none did, the wrong token never shows.
+        let agree = f.output.iter().zip(&e.output).take_while(|(a, b)| a == b).count();
+        assert!(agree < 50 || f.output[50] == e.output[50]);
+    }
+}
+
 /// A neighbour's prompt comes in chunks while rows are held; decode rows of such steps run by the reference.
 #[test]
 fn a_neighbours_chunked_prefill_changes_nothing() {
@@ -285,14 +413,24 @@ fn a_neighbours_chunked_prefill_changes_nothing() {
     let expected = alone(&requests);
     let settings = Settings { chunk: Some(7), ..Settings::plain(256) };
     let mut watch = Watch::default();
-    let found = serve(&mut gated(setup(TAU, WriteBack::Mismatch), LIMITS), &requests, 3, settings, &mut watch);
+    let found = serve(&mut gated(setup(TAU, WriteBack::CatchUp), LIMITS), &requests, 3, settings, &mut watch);
     assert_eq!(found, expected);
-    assert!(
-        watch
-            .seen
-            .iter()
-            .any(|s| s.rows.iter().any(|r| r.1 == Kind::Decode) && s.rows.iter().any(|r| r.1 == Kind::Prefill))
-    );
+    let mixed = |s: &Seen| {
+        let has = |kind| s.rows.iter().any(|r| r.1 == kind);
+        has(Kind::Decode) && has(Kind::Prefill)
+    };
+    assert!(watch.seen.iter().any(mixed));
+    // The reference's kernels over columns of a batch are not the reference: such rows are judged like others. Here the neighbours come later.
+    requests.rotate_right(1);
+    let expected = alone(&requests);
+    let late = |r: Request| Request { max_new_tokens: 40, ..r };
+    let many: Vec<Request> = requests.iter().cloned().chain(prompts(6)).map(late).collect();
+    let mut watch = Watch::default();
+    let found = serve(&mut gated(setup(TAU, WriteBack::CatchUp), LIMITS), &many, 3, settings, &mut watch);
+    assert_eq!(found, alone(&many));
+    assert_eq!(found[0].output[..24], expected[0].output[..]);
+    let held = |s: &Seen| mixed(s) && s.gate.iter().any(|g| matches!(g, Some(RowGate::Hold { .. })));
+    assert!(watch.seen.iter().any(held), "a trigger while a neighbour's prompt comes in chunks");
 }
 
 #[test]
@@ -304,12 +442,22 @@ fn preempted_and_resumed_requests_keep_their_tokens() {
     for (swap_pages, how) in [(0, Preemption::Recompute), (4, Preemption::Swap)] {
         for prefix_cache in [false, true] {
             let settings = Settings { swap_pages, prefix_cache, ..Settings::plain(48) };
-            let mut watch = Watch::default();
-            let found = serve(&mut gated(setup(TAU, WriteBack::All), small), &requests, 4, settings, &mut watch);
-            assert_eq!(found, expected, "{how:?} {prefix_cache}");
-            let events = || watch.seen.iter().flat_map(|s| &s.events);
-            assert!(events().any(|e| matches!(e, Event::Preempt { how: h, .. } if *h == how)));
+            for write_back in [WriteBack::All, WriteBack::CatchUp] {
+                let mut watch = Watch::default();
+                let found = serve(&mut gated(setup(TAU, write_back), small), &requests, 4, settings, &mut watch);
+                assert_eq!(found, expected, "{how:?} {prefix_cache} {write_back:?}");
+                let events = || watch.seen.iter().flat_map(|s| &s.events);
+                assert!(events().any(|e| matches!(e, Event::Preempt { how: h, .. } if *h == how)));
+            }
         }
+    }
+}
+
+/// Pages that the second request begins with.
+fn adopted_by_second(event: &Event) -> u32 {
+    match event {
+        Event::Admit { request: 1, cached } => cached.iter().map(|c| c.pages).sum(),
+        _ => 0,
     }
 }
 
@@ -327,15 +475,36 @@ fn provisional_columns_are_not_shared() {
         let mut engine = mode.map_or_else(|| ungated(Mode::Throughput, LIMITS), |s| gated(s, LIMITS));
         let mut watch = Watch::default();
         serve(&mut engine, &[first.clone(), second.clone()], 1, settings, &mut watch);
-        let pages = watch.seen.iter().flat_map(|s| &s.events).map(|e| match e {
-            Event::Admit { request: 1, cached } => cached.iter().map(|c| c.pages).sum(),
-            _ => 0,
-        });
-        pages.sum::<u32>()
+        watch.seen.iter().flat_map(|s| &s.events).map(adopted_by_second).sum::<u32>()
     };
     assert!(adopted(None) >= 4, "throughput shares what decode steps left");
     assert_eq!(adopted(Some(setup(TAU, WriteBack::Mismatch))), 2);
     assert_eq!(adopted(Some(Setup { prefill: Prefill::Throughput, ..setup(TAU, WriteBack::Mismatch) })), 0);
+    // Once caught up, columns are the reference's, whoever computed them: they are shared, and nobody sees the difference.
+    let came = alone(std::slice::from_ref(&first));
+    let second = Request::new([&prompt[..], &came[0].output].concat(), 4);
+    let both = [first.clone(), second];
+    let expected = alone(&both);
+    for (tau, least) in [(TAU, 3), (f32::INFINITY, 4)] {
+        let mut watch = Watch::default();
+        let mut engine = gated(setup(tau, WriteBack::CatchUp), LIMITS);
+        assert_eq!(serve(&mut engine, &both, 1, settings, &mut watch), expected, "{tau}");
+        let pages: u32 = watch.seen.iter().flat_map(|s| &s.events).map(adopted_by_second).sum();
+        assert!(pages >= least, "{tau}: {pages}");
+    }
+}
+
+/// Steps of so many rows that nothing is split are the reference's: nothing is verified, and every bit is that of `invariant`.
+#[test]
+fn large_steps_are_the_references_already() {
+    let requests = prompts(40);
+    let limits = Limits { slots: 40, pages: 320, max_rows: 512 };
+    let mut watch = Watch::default();
+    let mut engine = gated(setup(f32::INFINITY, WriteBack::CatchUp), limits);
+    let found = serve(&mut engine, &requests, 40, Settings::plain(512), &mut watch);
+    assert_eq!(found, alone(&requests));
+    assert_eq!(watch.verified().count(), 0);
+    assert!(watch.seen.iter().flat_map(|s| &s.gate).all(|g| matches!(g, Some(RowGate::Reference { .. }))));
 }
 
 #[test]
@@ -378,7 +547,7 @@ fn seeded_sampling_is_gated_too() {
     let expected = alone(&requests);
     let mut watch = Watch::default();
     let found =
-        serve(&mut gated(setup(TAU, WriteBack::Mismatch), LIMITS), &requests, 5, Settings::plain(256), &mut watch);
+        serve(&mut gated(setup(TAU, WriteBack::CatchUp), LIMITS), &requests, 5, Settings::plain(256), &mut watch);
     assert_eq!(found, expected);
     assert!(watch.verified().count() > 0);
 }
@@ -430,9 +599,6 @@ fn what_a_gate_does_not_judge_is_refused() {
         assert!(matches!(refused, Error::Request { .. }) && refused.to_string().contains(words), "{refused}");
     }
     session.submit(plain).unwrap();
-    let ranks = |mode| Engine::parallel(kjv(), device(), mode, LIMITS, 2).err().map(|e| e.to_string());
-    assert!(ranks(Mode::Throughput).is_none());
-    assert!(ranks(Mode::Gated).unwrap().contains("one rank"));
 }
 
 #[test]

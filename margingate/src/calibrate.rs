@@ -1,7 +1,7 @@
 //! A threshold from measured pairs: above every flip that was seen, above what a batch changes with stated probability, and a safety beyond.
 
 use crate::bound::{self, Count};
-use crate::margin::Margin;
+use crate::signal::scaled;
 use crate::trace::Observed;
 
 /// What the caller chooses.
@@ -52,19 +52,19 @@ pub struct Calibration {
     pub steps: u64,
     /// Steps at which the batched run chose another token.
     pub flips: u64,
-    /// Largest margin of a flipped step; 0 without flips.
+    /// Largest risk of a flipped step; 0 without flips.
     pub tau_flip: f32,
-    /// The `ceil((n + 1)(1 - alpha))`-th smallest `|Delta12|`.
+    /// The `ceil((n + 1)(1 - alpha))`-th smallest `|Delta12|` over its scale.
     pub tau_conf: f32,
     /// `max(tau_flip, tau_conf) * (1 + safety)`.
     pub tau: f32,
     /// Steps below `tau`.
     pub triggers: u64,
-    /// Margins by power of two.
+    /// Risks by power of two.
     pub margins: Vec<Bin>,
-    /// `|Delta12|` by power of two.
+    /// `|Delta12|` over its scale by power of two.
     pub deltas: Vec<Bin>,
-    /// Margins of the flipped steps by power of two.
+    /// Risks of the flipped steps by power of two.
     pub flipped: Vec<Bin>,
 }
 
@@ -94,14 +94,18 @@ impl Calibration {
     }
 }
 
-/// The threshold of measured steps.
+/// The threshold of measured steps, for the margin over a `scale` of each step: 1 for the margin itself.
 ///
 /// Exchangeable steps stay below `tau_conf` with probability `1 - alpha` whatever their distribution; and the two tokens of a step cannot swap unless
 /// `|Delta12|` reaches its margin. Steps of one sequence are not independent: the bound is for steps drawn as these were.
 ///
 /// # Errors
 /// [`Refusal`].
-pub fn calibrate(steps: &[Observed], options: Options) -> Result<Calibration, Refusal> {
+pub fn calibrate(
+    steps: &[Observed],
+    options: Options,
+    scale: &dyn Fn(&Observed) -> f32,
+) -> Result<Calibration, Refusal> {
     let Options { alpha, safety } = options;
     if !(alpha > 0.0 && alpha < 1.0 && safety >= 0.0 && safety.is_finite()) {
         return Err(Refusal::Options { alpha, safety });
@@ -112,11 +116,12 @@ pub fn calibrate(steps: &[Observed], options: Options) -> Result<Calibration, Re
         let needed = libm::ceil((1.0 - alpha) / alpha) as u64;
         return Err(Refusal::TooFew { steps: n, alpha, needed });
     }
-    let mut deltas: Vec<f32> = steps.iter().map(|s| s.delta.abs()).collect();
+    let risk = |s: &Observed| scaled(s.margin.value(), scale(s));
+    let mut deltas: Vec<f32> = steps.iter().map(|s| scaled(s.delta.abs(), scale(s))).collect();
     deltas.sort_by(f32::total_cmp);
     let tau_conf = deltas[rank - 1];
-    let flipped = || steps.iter().filter(|s| s.flip).map(|s| s.margin);
-    let tau_flip = flipped().map(Margin::value).fold(0.0, f32::max);
+    let flipped = || steps.iter().filter(|s| s.flip).map(risk);
+    let tau_flip = flipped().fold(0.0, f32::max);
     let mut tau = tau_flip.max(tau_conf) * (1.0 + safety);
     // A margin equal to the threshold is committed: the largest flip must lie below it, also without safety.
     if tau <= tau_flip && flipped().next().is_some() {
@@ -129,10 +134,10 @@ pub fn calibrate(steps: &[Observed], options: Options) -> Result<Calibration, Re
         tau_flip,
         tau_conf,
         tau,
-        triggers: steps.iter().filter(|s| s.margin.value() < tau).count() as u64,
-        margins: histogram(steps.iter().map(|s| s.margin.value())),
+        triggers: steps.iter().filter(|s| risk(s) < tau).count() as u64,
+        margins: histogram(steps.iter().map(risk)),
         deltas: histogram(deltas.iter().copied()),
-        flipped: histogram(flipped().map(Margin::value)),
+        flipped: histogram(flipped()),
     })
 }
 
@@ -151,6 +156,11 @@ pub fn histogram(values: impl Iterator<Item = f32>) -> Vec<Bin> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::margin::Margin;
+
+    fn calibrate(steps: &[Observed], options: Options) -> Result<Calibration, Refusal> {
+        super::calibrate(steps, options, &|_| 1.0)
+    }
 
     pub(crate) fn step(margin: f32, delta: f32, flip: bool) -> Observed {
         Observed {
@@ -160,6 +170,8 @@ mod tests {
             position: 0,
             rows: 1,
             kv: 1,
+            dirty: 0,
+            reference: false,
             top: [0, 1],
             margin: Margin::new(margin),
             delta,
@@ -182,6 +194,16 @@ mod tests {
         assert_eq!((c.tau_flip, c.tau, c.triggers, c.flips), (2.0, 3.0, 1, 1));
         let c = calibrate(&steps, Options { alpha: 0.1, safety: 0.0 }).unwrap();
         assert!(c.tau > 2.0 && c.triggers == 1, "the largest flip is caught without safety, too");
+    }
+
+    /// Everything is measured in the scale of its step: the threshold too.
+    #[test]
+    fn a_scale_divides_margins_and_changes() {
+        let mut steps: Vec<Observed> = (1..=100).map(|i| step(5.0, i as f32 / 100.0, false)).collect();
+        steps[3] = step(2.0, 0.0, true);
+        let options = Options { alpha: 0.1, safety: 0.0 };
+        let c = super::calibrate(&steps, options, &|_| 4.0).unwrap();
+        assert_eq!((c.tau_flip, c.tau_conf, c.triggers, c.flips), (0.5, 0.91 / 4.0, 1, 1));
     }
 
     #[test]

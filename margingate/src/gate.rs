@@ -16,19 +16,23 @@ pub enum WriteBack {
     Mismatch,
     /// Those of every verified row; they were computed anyway.
     Trigger,
+    /// All of the request's that are not the reference's yet, up to the verified row: they are computed again with it. So the reference
+    /// decides over its own columns, as it would alone.
+    CatchUp,
     /// Every row is verified and replaced: always-on verification. The threshold does not matter.
     All,
 }
 
 impl WriteBack {
     /// All of them.
-    pub const ALL: [WriteBack; 3] = [WriteBack::Mismatch, WriteBack::Trigger, WriteBack::All];
+    pub const ALL: [WriteBack; 4] = [WriteBack::Mismatch, WriteBack::Trigger, WriteBack::CatchUp, WriteBack::All];
 
     /// The stored word.
     pub const fn name(self) -> &'static str {
         match self {
             WriteBack::Mismatch => "mismatch",
             WriteBack::Trigger => "trigger",
+            WriteBack::CatchUp => "catch-up",
             WriteBack::All => "all",
         }
     }
@@ -36,6 +40,11 @@ impl WriteBack {
     /// The policy of this name.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|p| p.name() == name)
+    }
+
+    /// Does a verification read the reference's columns only, so that its token is the one that the request alone would get?
+    pub const fn decides_alone(self) -> bool {
+        matches!(self, WriteBack::CatchUp | WriteBack::All)
     }
 
     /// Are the columns of a verified row replaced?
@@ -51,7 +60,7 @@ pub struct Settings {
     pub tau: f32,
     /// What is replaced.
     pub write_back: WriteBack,
-    /// Rows of every verification batch; fewer are padded. At least 1.
+    /// Requests of a verification batch, at most, and what its rows are a multiple of: fewer are padded. At least 1.
     pub verify_rows: u32,
     /// Steps that a held row waits for others to fill its batch; 0 verifies after every step.
     pub patience: u32,
@@ -64,11 +73,11 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// A threshold with the published policy, batches of 8, a patience of 8 steps, no probes.
+    /// A threshold with the policy whose verified tokens are those of the request alone, batches of 8, a patience of 8 steps, no probes.
     pub fn new(tau: f32) -> Self {
         Self {
             tau,
-            write_back: WriteBack::Mismatch,
+            write_back: WriteBack::CatchUp,
             verify_rows: 8,
             patience: 8,
             probe_every: 0,
@@ -148,8 +157,18 @@ pub trait Reference {
     /// How it fails.
     type Error;
 
-    /// Computes rows again in the reference configuration, each over its own K/V columns, in a batch of the constant shape of `pad_to`
-    /// rows; at most as many. Returns the token of each.
+    /// Rows that computing this one again takes: with columns before it that are caught up, more than one.
+    fn rows(&self, row: &Self::Row) -> u32 {
+        let _ = row;
+        1
+    }
+
+    /// Rows of one batch, at most.
+    fn most_rows(&self) -> u32 {
+        u32::MAX
+    }
+
+    /// Computes rows again in the reference configuration, each over its own K/V columns, in a batch of `pad_to` rows. Returns the token of each.
     ///
     /// # Errors
     /// Whatever goes wrong.
@@ -187,6 +206,8 @@ pub struct Meter {
     pub misses: u64,
     /// Verification batches.
     pub batches: u64,
+    /// Rows computed again in those batches.
+    pub rows: u64,
     /// Rows of those batches that were padding.
     pub padding: u64,
 }
@@ -264,9 +285,11 @@ impl<R> Gate<R> {
     /// # Errors
     /// The engine's; the rows of the batch are then no longer held.
     pub fn verify<E: Reference<Row = R>>(&mut self, engine: &mut E) -> Result<Vec<Verified<R>>, E::Error> {
-        let batch = self.next_batch();
+        let count = self.fitting(engine.most_rows(), |h| engine.rows(&h.row));
+        let batch = self.next_batch(count);
         let rows: Vec<&R> = batch.iter().map(|h| &h.row).collect();
-        let tokens = engine.verify(&rows, self.settings.verify_rows)?;
+        let pad_to = self.computes_again(rows.iter().map(|r| engine.rows(r)).sum());
+        let tokens = engine.verify(&rows, pad_to)?;
         let mut out = Vec::with_capacity(batch.len());
         for (held, token) in batch.into_iter().zip(tokens) {
             let verified = self.settle(held, token);
@@ -276,12 +299,29 @@ impl<R> Gate<R> {
         Ok(out)
     }
 
-    /// The rows of the next batch, which are no longer held.
-    pub fn next_batch(&mut self) -> Vec<Held<R>> {
-        let count = self.held.len().min(self.settings.verify_rows as usize);
+    /// How many of the rows that have waited longest make the next batch: as many as there may be, while what they take to compute fits `most` rows;
+    /// at least one.
+    pub fn fitting(&self, most: u32, rows: impl Fn(&Held<R>) -> u32) -> usize {
+        let mut sum = 0u32;
+        let fits = self.held.iter().take(self.settings.verify_rows as usize).take_while(|h| {
+            sum = sum.saturating_add(rows(h));
+            sum <= most
+        });
+        fits.count().max(1).min(self.held.len())
+    }
+
+    /// The first `count` rows that wait, which are no longer held.
+    pub fn next_batch(&mut self, count: usize) -> Vec<Held<R>> {
+        self.held.drain(..count.min(self.held.len())).collect()
+    }
+
+    /// Counts a batch of this many rows, and gives the number that it is padded to.
+    pub fn computes_again(&mut self, rows: u32) -> u32 {
+        let padded = rows.next_multiple_of(self.settings.verify_rows);
         self.meter.batches += 1;
-        self.meter.padding += u64::from(self.settings.verify_rows) - count as u64;
-        self.held.drain(..count).collect()
+        self.meter.rows += u64::from(rows);
+        self.meter.padding += u64::from(padded - rows);
+        padded
     }
 
     /// What follows from the reference's token: repair, and a higher threshold where a high-margin row was wrong.
@@ -316,4 +356,28 @@ pub fn mix(seed: u64, step: u64, row: u32) -> u64 {
     [step, u64::from(row)]
         .into_iter()
         .fold(scramble(seed.wrapping_add(golden)), |z, part| scramble((z ^ part).wrapping_add(golden)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn batches_hold_as_many_rows_as_fit_and_are_padded_to_a_multiple() {
+        let mut gate = Gate::new(Settings { verify_rows: 4, ..Settings::new(1.0) }).unwrap();
+        for (request, rows) in (0..).zip([5u32, 3, 9, 1, 1, 1]) {
+            gate.hold(request, 0, Margin::new(0.0), Decision::Hold, rows);
+        }
+        let rows = |h: &Held<u32>| h.row;
+        assert_eq!(
+            [100, 18, 16, 8, 4, 0].map(|most| gate.fitting(most, rows)),
+            [4, 4, 2, 2, 1, 1],
+            "at least one, at most four"
+        );
+        assert_eq!(gate.next_batch(2).iter().map(|h| h.request).collect::<Vec<_>>(), [0, 1]);
+        assert_eq!((gate.computes_again(8), gate.computes_again(9)), (8, 12));
+        assert_eq!((gate.meter().batches, gate.meter().rows, gate.meter().padding), (2, 17, 3));
+        assert_eq!(gate.next_batch(9).len(), 4, "no more than wait");
+        assert_eq!(gate.fitting(5, rows), 0);
+    }
 }

@@ -33,7 +33,7 @@ pub const LIMITS: [&str; 6] = [
     "Equality is of token ids (level T) only: K/V columns and logits of steps that were not verified keep the bits of their batch, so log-probabilities and cache contents are not reproducible.",
     "The guarantee is statistical: a flip at a margin above the threshold is not seen. Counts carry a bound; no count proves that there are none.",
     "The bound holds for steps like those that were counted: another model, stack, kind of prompt or load needs its own calibration.",
-    "The reference reads K/V columns of earlier steps; where those keep their batch's bits, a near-exact tie can fall differently in the reference as well.",
+    "With write-back `catch-up` and `all` the reference decides over its own K/V columns, as for the request alone; otherwise it reads columns that keep their batch's bits, and a near-exact tie can fall differently in it as well.",
     "Long reasoning traces have smaller margins and trigger more.",
     "Prefill runs by the reference, or else its first token is gated like any other and its columns keep their batch's bits.",
 ];

@@ -81,8 +81,8 @@ impl Signal for Normalised {
     }
 }
 
-/// The margin over what calibration steps of a like shape and position changed: the 90th percentile of `|Delta12|`, by number of rows and by
-/// length, each to a power of two.
+/// The margin over what calibration steps of a like shape changed: the 90th percentile of `|Delta12|`, by number of rows and by number of columns that are
+/// not the reference's, each to a power of two.
 #[derive(Clone, Debug)]
 pub struct ShapeAware {
     scale: BTreeMap<(u32, u32), f32>,
@@ -114,7 +114,7 @@ fn high(mut all: Vec<f32>) -> f32 {
 }
 
 fn shape(step: &Observed) -> (u32, u32) {
-    (step.rows.max(1).ilog2(), step.position.max(1).ilog2())
+    (step.rows.max(1).ilog2(), step.dirty.max(1).ilog2())
 }
 
 impl Signal for ShapeAware {
@@ -130,7 +130,7 @@ impl Signal for ShapeAware {
 }
 
 /// `margin / scale`; where nothing is known to change, the margin is safe unless it is 0.
-fn scaled(margin: f32, scale: f32) -> f32 {
+pub fn scaled(margin: f32, scale: f32) -> f32 {
     if margin == 0.0 {
         0.0
     } else if scale > 0.0 {

@@ -39,7 +39,7 @@ pub struct Transfer {
 }
 
 /// Most misses that curves go to.
-pub const MISSES: usize = 16;
+pub const MISSES: usize = 64;
 
 /// The curve of a signal. One of `probe_every` steps is a probe that the signal learns from; 0 for none.
 ///
@@ -107,6 +107,8 @@ mod tests {
                     position: 1 << (i % 7),
                     rows: 1 + (i % 8) as u32,
                     kv: 9,
+                    dirty: 3,
+                    reference: false,
                     top: [0, 1],
                     margin: Margin::new(margin),
                     delta,
@@ -157,7 +159,7 @@ mod tests {
         let all = steps(100);
         let mut deltas: Vec<f32> = all.iter().map(|s| s.delta.abs()).collect();
         deltas.sort_by(f32::total_cmp);
-        let new = Observed { rows: 4096, position: 1 << 20, ..all[0] };
+        let new = Observed { rows: 4096, dirty: 1 << 20, ..all[0] };
         assert_eq!(ShapeAware::new(&all, false).risk(&new), new.margin.value() / deltas[90]);
         assert_eq!(ShapeAware::new(&[], true).risk(&all[0]), f32::INFINITY);
         assert_eq!(ShapeAware::new(&[], true).risk(&Observed { margin: Margin::new(0.0), ..all[0] }), 0.0);

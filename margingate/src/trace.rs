@@ -2,14 +2,15 @@
 //! signals can be studied again without the model.
 //!
 //! One line a step, comma separated, f32 values as 8 hex digits:
-//! `source,sequence,schedule,position,rows,kv,first,second,margin,delta,distance,flip`.
+//! `source,sequence,schedule,position,rows,kv,dirty,reference,first,second,margin,delta,distance,flip`.
 
 use std::fmt::Write as _;
 
 use crate::margin::Margin;
 
 /// The first line of a trace.
-pub const HEADER: &str = "source,sequence,schedule,position,rows,kv,first,second,margin,delta,distance,flip";
+pub const HEADER: &str =
+    "source,sequence,schedule,position,rows,kv,dirty,reference,first,second,margin,delta,distance,flip";
 
 /// One synchronous step: both runs share the prefix.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -26,6 +27,10 @@ pub struct Observed {
     pub rows: u32,
     /// Longest KV length of the step.
     pub kv: u32,
+    /// Columns before the row that were not the reference's.
+    pub dirty: u32,
+    /// The step ran the reference's kernels: only those columns differ.
+    pub reference: bool,
     /// The batched run's first and second token.
     pub top: [u32; 2],
     /// Its margin.
@@ -55,13 +60,15 @@ pub fn lines(steps: &[Observed]) -> String {
         // Writing to a string cannot fail.
         let _ = writeln!(
             out,
-            "{},{},{},{},{},{},{},{},{:08x},{:08x},{:08x},{}",
+            "{},{},{},{},{},{},{},{},{},{},{:08x},{:08x},{:08x},{}",
             s.source,
             s.sequence,
             s.schedule,
             s.position,
             s.rows,
             s.kv,
+            s.dirty,
+            u8::from(s.reference),
             s.top[0],
             s.top[1],
             s.margin.bits(),
@@ -87,15 +94,35 @@ pub fn read(text: &str) -> Result<Vec<Observed>, BadTrace> {
 
 fn line(text: &str) -> Result<Observed, &'static str> {
     let fields: Vec<&str> = text.split(',').collect();
-    let [source, sequence, schedule, position, rows, kv, first, second, margin, delta, distance, flip] = fields[..]
+    let [
+        source,
+        sequence,
+        schedule,
+        position,
+        rows,
+        kv,
+        dirty,
+        reference,
+        first,
+        second,
+        margin,
+        delta,
+        distance,
+        flip,
+    ] = fields[..]
     else {
-        return Err("12 fields are wanted");
+        return Err("14 fields are wanted");
     };
     let number = |t: &str| t.parse::<u32>().map_err(|_| "a field is no whole number");
     let bits = |t: &str| {
         let digits = t.len() == 8 && t.bytes().all(|b| b.is_ascii_hexdigit());
         let bits = digits.then(|| u32::from_str_radix(t, 16).ok()).flatten();
         bits.ok_or("an f32 is 8 hex digits")
+    };
+    let yes = |t: &str| match t {
+        "0" => Ok(false),
+        "1" => Ok(true),
+        _ => Err("yes and no are 1 and 0"),
     };
     let finite = |t: &str| {
         let value = f32::from_bits(bits(t)?);
@@ -108,15 +135,13 @@ fn line(text: &str) -> Result<Observed, &'static str> {
         position: number(position)?,
         rows: number(rows)?,
         kv: number(kv)?,
+        dirty: number(dirty)?,
+        reference: yes(reference)?,
         top: [number(first)?, number(second)?],
         margin: Margin::from_bits(bits(margin)?).map_err(|_| "a margin is NaN or negative")?,
         delta: finite(delta)?,
         distance: finite(distance)?,
-        flip: match flip {
-            "0" => false,
-            "1" => true,
-            _ => return Err("a flip is 0 or 1"),
-        },
+        flip: yes(flip)?,
     })
 }
 
@@ -133,6 +158,8 @@ mod tests {
             position: 4,
             rows: 5,
             kv: 6,
+            dirty: 4,
+            reference: false,
             top: [7, u32::MAX],
             margin: Margin::INFINITE,
             delta: -0.25,

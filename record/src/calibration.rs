@@ -64,6 +64,8 @@ pub struct Calibration {
 pub struct Load {
     /// Prompts.
     pub sources: Vec<Source>,
+    /// Tokens of a prompt, at most: longer ones were cut.
+    pub prompt_tokens: u32,
     /// Tokens decoded of each.
     pub tokens: u32,
     /// Schedules of each group of sequences.

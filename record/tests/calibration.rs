@@ -22,6 +22,7 @@ fn calibration() -> Calibration {
         miss_bound: F32Bits::new(0.7),
         load: Load {
             sources: vec![Source { name: "p".into(), sha256: Digest::of_file(b"p"), sequences: 4 }],
+            prompt_tokens: 64,
             tokens: 8,
             schedules: 2,
             group: 4,

@@ -72,7 +72,6 @@ impl AtHand {
         let mode = Mode::from_policy(&record.stack.dispatch_policy);
         // A degree that this engine cannot run is compared as one rank, and so disagrees.
         let declared = record.parallelism.known().map_or(1, |p| p.tensor);
-        let declared = if mode == Some(Mode::Gated) { 1 } else { declared };
         let division = Division::new(&self.model.config, declared).or_else(|_| Division::new(&self.model.config, 1));
         let division = division.map_err(failed)?;
         let (mut identity, mut replayer) = (Vec::new(), None);
@@ -236,9 +235,6 @@ impl Replayer for EngineReplayer {
     }
 
     fn degrees(&self) -> Vec<u32> {
-        if self.mode == Mode::Gated {
-            return Vec::new();
-        }
         let possible = |ranks: &u32| *ranks != self.division.ranks && Division::new(&self.model.config, *ranks).is_ok();
         RANKS.into_iter().filter(possible).collect()
     }
@@ -388,7 +384,8 @@ impl EngineRun {
         let (mut groups, mut saved) = (Vec::new(), Vec::new());
         for (group, replaces) in input.groups.iter().zip(&again.replaces) {
             let slot = self.slot(group.request)?;
-            groups.push(Group { slot, start: group.start, tokens: group.tokens.clone(), logits: Logits::Last });
+            let logits = if group.logits == 0 { Logits::None } else { Logits::Last };
+            groups.push(Group { slot, start: group.start, tokens: group.tokens.clone(), logits });
             if !replaces {
                 let page = group.start / PAGE;
                 saved.push((slot, page, self.engine.save(slot, page..page + 1).map_err(failed)?));
@@ -399,6 +396,9 @@ impl EngineRun {
         let output = self.engine.again(&plan, again.padded).map_err(failed)?;
         for (slot, page, bytes) in saved {
             self.engine.restore(slot, page, &bytes).map_err(failed)?;
+        }
+        for kept in &input.keep {
+            self.keep(*kept)?;
         }
         Ok(rows(&output, input, &self.engine.model().config))
     }

@@ -15,17 +15,33 @@ use margingate::gate::Held;
 use margingate::{Decision, Gate, Margin, WriteBack};
 use record::Record;
 use record::inference::{Event, Preemption, RowGate, RowKind, Rows, Step};
+use std::collections::BTreeMap;
 
-/// True if a step ran the reference's kernels: a verification, or prompt rows under a gate that says so.
+/// True if a step ran the reference's kernels: nothing was split.
+pub fn ran_reference(record: &Record, step: &Step) -> bool {
+    record.stack.gate.is_some() && step.schedule.dispatch.ops.iter().all(|op| op.splits == 1)
+}
+
+/// True if a step has to run the reference's kernels: a verification, or prompt rows under a gate that says so.
 pub fn runs_reference(record: &Record, step: &Step) -> bool {
     let has = |kind| step.schedule.rows.iter().any(|r| r.kind == kind);
     let Some(gate) = &record.stack.gate else { return false };
     has(RowKind::Verify) || (gate.prefill == "reference" && has(RowKind::Prefill))
 }
 
-/// True for logs whose state is the reference's at every step: then a token that a prefill does not give is wrong.
-pub fn always_on(record: &Record) -> bool {
-    record.stack.gate.as_ref().is_some_and(|g| g.write_back == WriteBack::All.name() && g.prefill == "reference")
+/// True for a row whose token the reference chose over columns that are all its own: then a token that a prefill does not give is wrong.
+pub fn decided_alone(record: &Record, kind: RowKind) -> bool {
+    let Some(gate) = &record.stack.gate else { return false };
+    let prompts = gate.prefill == "reference";
+    match kind {
+        RowKind::Prefill => prompts,
+        RowKind::Decode => prompts && gate.write_back == WriteBack::All.name(),
+        RowKind::Verify => match WriteBack::from_name(&gate.write_back) {
+            Some(WriteBack::All) => prompts,
+            Some(policy) => policy.decides_alone(),
+            None => false,
+        },
+    }
 }
 
 /// The claim `gate` of a record that was replayed by its schedule; nothing for a record without a gate.
@@ -41,7 +57,9 @@ pub fn check(record: &Record, plan: &Plan, walk: &Walk, replayer: &dyn Replayer)
         Ok(gate) => gate,
         Err(e) => return judged(Verdict::Unverifiable, e.to_string()),
     };
-    let mut run = Run { record, replayer, signal: setup.signal.id(), gate, unknown: 0, reason: None };
+    let catches_up = setup.settings.write_back == WriteBack::CatchUp;
+    let (signal, clean) = (setup.signal.id(), BTreeMap::new());
+    let mut run = Run { record, replayer, signal, gate, catches_up, clean, unknown: 0, reason: None };
     for (index, step) in record.steps.iter().enumerate() {
         let logits = |row: usize| {
             let pass = plan.items.iter().position(|i| i.rows.iter().any(|(s, at)| *s == index && at.leaf == row))?;
@@ -75,6 +93,9 @@ struct Run<'a> {
     replayer: &'a dyn Replayer,
     signal: &'a str,
     gate: Gate<u32>,
+    catches_up: bool,
+    /// By request that began in this record: positions from the beginning on whose columns are the reference's, over the reference's.
+    clean: BTreeMap<u32, u32>,
     unknown: u32,
     reason: Option<String>,
 }
@@ -82,25 +103,48 @@ struct Run<'a> {
 impl Run<'_> {
     fn step<'l>(&mut self, step: &Step, logits: &dyn Fn(usize) -> Option<&'l [u32]>) -> Result<(), String> {
         for event in &step.schedule.events {
-            if let Event::Cancel { request } | Event::Preempt { request, how: Preemption::Recompute } = event {
-                self.gate.forget(u64::from(*request));
+            match event {
+                Event::Arrive { request, .. } => {
+                    self.clean.insert(*request, 0);
+                }
+                Event::Admit { request, cached } => {
+                    let pages: u32 = cached.iter().fold(0, |sum, c| sum.saturating_add(c.pages));
+                    if let Some(clean) = self.clean.get_mut(request) {
+                        *clean = pages.saturating_mul(self.record.stack.kv.page_size);
+                    }
+                }
+                Event::Cancel { request } | Event::Preempt { request, how: Preemption::Recompute } => {
+                    self.gate.forget(u64::from(*request));
+                    self.clean.entry(*request).and_modify(|clean| *clean = 0);
+                }
+                Event::Preempt { .. } | Event::Resume { .. } => {}
             }
         }
-        let reference = runs_reference(self.record, step);
+        let reference = ran_reference(self.record, step);
         let verifies = step.schedule.rows.iter().any(|r| r.kind == RowKind::Verify);
-        let (padded, shape) = (step.schedule.padded_rows, self.gate.settings().verify_rows);
-        if verifies && padded != u64::from(shape) {
-            return Err(format!("a verification of {padded} rows, the gate declares {shape}"));
+        let (padded, shape) = (step.schedule.padded_rows, u64::from(self.gate.settings().verify_rows));
+        if verifies && padded != step.schedule.row_count().next_multiple_of(shape) {
+            return Err(format!("a verification of {padded} rows, the gate declares multiples of {shape}"));
         }
-        let mut batch = if verifies { self.gate.next_batch() } else { Vec::new() };
+        let decided = step.schedule.rows.iter().filter(|r| matches!(r.gate, Some(RowGate::Verified { .. }))).count();
+        let mut batch = if verifies { self.gate.next_batch(decided) } else { Vec::new() };
         let mut end = 0;
         for (group, rows) in step.schedule.rows.iter().enumerate() {
             end += rows.count as usize;
+            let own_before = self.columns(rows, reference)?;
             let Some(stated) = rows.gate else { continue };
             let own = match end.checked_sub(1).and_then(logits) {
                 Some(bits) => self.own(rows, bits),
                 None => Err(ReplayError::Failed { reason: "no replay gives their logits".to_owned() }),
             };
+            // Where columns of a batch may lie before a row, the reference's kernels alone do not make it the reference's.
+            let own = match (reference && self.catches_up && rows.kind == RowKind::Decode, own_before) {
+                (true, None) => {
+                    Err(ReplayError::Failed { reason: "the request began in an earlier record".to_owned() })
+                }
+                _ => own,
+            };
+            let reference = reference && (!self.catches_up || own_before != Some(false));
             match own {
                 Ok(own) => self.row((step.index, group as u32), rows, stated, own, reference, &mut batch)?,
                 Err(e) => {
@@ -113,6 +157,27 @@ impl Run<'_> {
             self.gate.step_done();
         }
         Ok(())
+    }
+
+    /// Where a verification begins, and what a group leaves of the reference's columns. Tells whether all columns before the group were the reference's;
+    /// none where that is not known.
+    fn columns(&mut self, rows: &Rows, reference: bool) -> Result<Option<bool>, String> {
+        let Some(clean) = self.clean.get_mut(&rows.request) else { return Ok(None) };
+        let end = rows.start.saturating_add(rows.count);
+        if self.catches_up && rows.kind == RowKind::Verify && rows.start != (*clean).min(end.saturating_sub(1)) {
+            let id = named(self.record.requests.get(rows.request as usize).map_or("", |r| r.id.as_str()));
+            let own = *clean;
+            return Err(format!(
+                "{id} is computed again from position {}, it has its own columns up to {own}",
+                rows.start
+            ));
+        }
+        let kept = matches!(rows.gate, Some(RowGate::Verified { repaired: false, .. }));
+        let own = rows.start <= *clean;
+        if reference && !kept && own {
+            *clean = end.max(*clean);
+        }
+        Ok(Some(own))
     }
 
     /// Token and risk of a row, from its logits.

@@ -1,7 +1,8 @@
 //! The audit of a gated log at level T: its tokens against one teacher-forced prefill of the reference per request.
 //!
 //! Nothing of the schedule is used: no batch, no dispatch, no repair. Bits are not compared, since columns of steps that were not verified keep those of their
-//! batch; for the same reason a token that differs is no accusation unless every column is the reference's. An audit by the schedule settles it.
+//! batch. A token that differs is an accusation where the log says that the reference chose it over columns that are all its own (`gate::decided_alone`), and after it
+//! nothing is the prefill's any more; elsewhere it may be a miss of the gate, and an audit by the schedule settles it.
 
 use crate::compare::Opened;
 use crate::error::Error;
@@ -31,9 +32,17 @@ pub fn audit(context: &Context<'_>, claims: &mut Vec<ClaimResult>, result: &mut 
     let sampled = tokens::sampled(record, plan, &walk, &Opened::default());
     let check = tokens::check(record, context.replayer, &sampled);
     let mut claim = crate::claims::tokens(&check);
-    if claim.verdict == Verdict::Mismatch && !gate::always_on(record) {
+    let alone = |pass: usize, row: usize| {
+        let at = plan.items.get(pass).and_then(|item| item.rows.get(row));
+        at.is_some_and(|(_, at)| gate::decided_alone(record, at.kind))
+    };
+    let accused = check.wrong.iter().filter(|(pass, row, _)| alone(*pass, *row)).count();
+    if claim.verdict == Verdict::Mismatch && accused == 0 {
         claim.verdict = Verdict::Inconclusive;
-        claim.detail += "; the reference's columns are not the log's, so this accuses nobody: audit by the schedule";
+        claim.detail +=
+            "; the reference did not choose them over its own columns, so this accuses nobody: audit by the schedule";
+    } else if claim.verdict == Verdict::Mismatch {
+        claim.detail += &format!("; {accused} of them are said to be the reference's, over its own columns");
     } else if claim.verdict == Verdict::Match {
         claim.detail += " by a prefill of the reference, without batch or schedule";
     }

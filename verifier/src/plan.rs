@@ -97,8 +97,9 @@ impl Plan {
         for request in 0..record.requests.len() as u32 {
             let mut rows: Vec<(usize, RowRef)> = Vec::new();
             for (index, step) in record.steps.iter().enumerate() {
-                // Of a row that was verified, the verification counts.
+                // Of a row that was verified, the verification counts; of columns that were caught up, the row that was there first.
                 let own = step.schedule.each_row().filter(|r| r.request == request && !r.waits);
+                let own = own.filter(|r| r.kind != RowKind::Verify || r.logits);
                 rows.extend(own.map(|r| (index, r)));
             }
             let mut held = 0;
@@ -171,7 +172,7 @@ impl Sharing {
 
 /// How the rows of a verification are computed again; none for any other step.
 fn again(schedule: &Schedule) -> Option<Again> {
-    let replaces = |r: &Rows| matches!(r.gate, Some(RowGate::Verified { repaired: true, .. }));
+    let replaces = |r: &Rows| !matches!(r.gate, Some(RowGate::Verified { repaired: false, .. }));
     schedule.rows.iter().any(|r| r.kind == RowKind::Verify).then(|| Again {
         padded: u32::try_from(schedule.padded_rows).unwrap_or(u32::MAX),
         replaces: schedule.rows.iter().map(replaces).collect(),

@@ -2,12 +2,14 @@
 //!
 //! Needs no model and no arithmetic, only the records, from the beginning of a session on. Source: `docs/spec/schedulers.md`.
 
+use crate::gate;
 use crate::verdict::Verdict;
 use engine::gated::Setup;
 use engine::kv::{Adopted, KvTables};
 use engine::scheduler::{
-    Arrival, Event, GATED_SCHEDULER, Kind, Preemption, RequestKey, SCHEDULER, Scheduler, Settings, Turn,
+    Arrival, Event, GATED_SCHEDULER, Kind, Preemption, RequestKey, SCHEDULER, Scheduler, Settings, Sharing, Turn,
 };
+use margingate::WriteBack;
 use record::inference as rec;
 use record::inference::Finish;
 use record::{Fact, Record};
@@ -107,31 +109,47 @@ impl Session {
         };
         let mut scheduler = Scheduler::new(settings, &kv).map_err(|e| e.to_string())?;
         let setup = gate.map(Setup::from_record).transpose().map_err(|e| e.to_string())?;
-        if let Some(setup) = &setup {
-            scheduler = scheduler.sharing(setup.sharing());
+        if setup.is_some() {
+            scheduler = scheduler.sharing(Sharing::Clean);
         }
         let gate = setup.map(|s| margingate::Gate::new(s.settings)).transpose().map_err(|e| e.to_string())?;
         Ok(Self { stated: stated.clone(), scheduler, kv, keys: BTreeMap::new(), next_step: 0, gate })
     }
 
-    /// A verification: due by the rule, and of the rows that have waited longest.
+    /// A verification: due by the rule, of the rows that have waited longest, each with the columns that the policy has it catch up.
     fn verification(&mut self, record: &Record, step: &rec::Step) -> Result<(), String> {
-        let (mut logged, mut decided) = (Vec::new(), Vec::new());
+        let (gate, most) = (self.gate.as_mut().ok_or("a verification without a gate")?, self.stated.max_rows);
+        let catch_up = gate.settings().write_back == WriteBack::CatchUp;
+        let turn = |s: &Scheduler, key| s.verification(key, catch_up, most).map_err(|e| e.to_string());
+        let oldest = gate.held().next().map(|h| h.request).ok_or("a verification of nothing")?;
+        let first = turn(&self.scheduler, oldest)?;
+        let made: Vec<Turn> = if first.chooses {
+            let rows = |key| turn(&self.scheduler, key).map_or(1, |t| t.tokens.len() as u32);
+            let count = gate.fitting(most, |h| rows(h.request));
+            let batch = gate.next_batch(count);
+            batch.iter().map(|h| turn(&self.scheduler, h.request)).collect::<Result<_, String>>()?
+        } else {
+            vec![first]
+        };
+        let (mut logged, mut decided, mut repaired) = (Vec::new(), Vec::new(), Vec::new());
         for rows in &step.schedule.rows {
             let r = record.requests.get(rows.request as usize).ok_or("an unknown request")?;
-            let key = self.key(&r.id)?;
-            logged.push(key);
-            let token = r.chosen_at(u64::from(rows.start)).ok_or("a verification that chose nothing")?;
-            decided.push((key, token, ends(r, u64::from(rows.start))));
+            let last = u64::from(rows.start) + u64::from(rows.count) - 1;
+            logged.push((self.key(&r.id)?, rows.start, rows.count, rows.logits));
+            let token = if rows.logits == 0 { None } else { r.chosen_at(last) };
+            decided.push(token.map(|token| (token, ends(r, last))));
+            repaired.push(!matches!(rows.gate, Some(rec::RowGate::Verified { repaired: false, .. })));
         }
-        let gate = self.gate.as_mut().ok_or("a verification without a gate")?;
-        let made: Vec<RequestKey> = gate.next_batch().iter().map(|h| h.request).collect();
-        if let Some(at) = differs(&logged, &made) {
-            let side =
-                |all: &[RequestKey]| all.get(at).map_or_else(|| "nothing more".to_owned(), |key| self.name(*key));
-            return Err(format!("where the log verifies {}, the rule has {}", side(&logged), side(&made)));
+        let made_rows: Vec<_> =
+            made.iter().map(|t| (t.request, t.start, t.tokens.len() as u32, u32::from(t.chooses))).collect();
+        if let Some(at) = differs(&logged, &made_rows) {
+            let side = |all: &[(RequestKey, u32, u32, u32)]| match all.get(at) {
+                Some((key, start, count, _)) => format!("positions {start}..{} of {}", start + count, self.name(*key)),
+                None => "nothing more".to_owned(),
+            };
+            return Err(format!("where the log verifies {}, the rule has {}", side(&logged), side(&made_rows)));
         }
-        self.scheduler.verified(&decided, &mut self.kv).map_err(|e| e.to_string())?;
+        self.scheduler.verified(&made, &repaired, &decided, &mut self.kv).map_err(|e| e.to_string())?;
         self.next_step = step.index + 1;
         Ok(())
     }
@@ -216,7 +234,8 @@ impl Session {
         if let Some(gate) = &mut self.gate {
             gate.step_done();
         }
-        self.scheduler.computed(&decision.turns, &chosen, &mut self.kv).map_err(|e| e.to_string())?;
+        let reference = gate::ran_reference(record, step);
+        self.scheduler.computed(&decision.turns, &chosen, reference, &mut self.kv).map_err(|e| e.to_string())?;
         self.next_step = step.index + 1;
         Ok(())
     }

@@ -41,6 +41,8 @@ fn honest_gated_records_match_both_ways() {
         gated(0.6, WriteBack::Mismatch),
         Setup { signal: Signal::RowDistance, ..gated(0.6, WriteBack::Trigger) },
         gated(0.0, WriteBack::All),
+        gated(0.6, WriteBack::CatchUp),
+        Setup { prefill: Prefill::Throughput, ..gated(0.6, WriteBack::CatchUp) },
         Setup { prefill: Prefill::Throughput, ..gated(f32::INFINITY, WriteBack::Trigger) },
         Setup {
             settings: Settings { probe_every: 2, ..gated(0.1, WriteBack::Mismatch).settings },
@@ -61,9 +63,46 @@ fn honest_gated_records_match_both_ways() {
     }
 }
 
+/// Columns are caught up in groups of rows, over two ranks as over one; more of them than a step takes come in parts.
+#[test]
+fn caught_up_records_match_on_ranks_and_in_parts() {
+    let probed = |probe_every, probe_seed| Setup {
+        settings: Settings { probe_every, probe_seed, ..gated(0.0, WriteBack::CatchUp).settings },
+        ..gated(0.0, WriteBack::CatchUp)
+    };
+    let cases = [
+        Serving { ranks: 2, claims_ranks: 2, ..serving(gated(0.6, WriteBack::CatchUp)) },
+        Serving { new_tokens: 40, chunk: Some(3), ..serving(probed(9, 0)) },
+        // The second request's steps are the reference's while the long prompt comes, over columns that are not all its own.
+        Serving { long_prompt: 100, chunk: Some(7), new_tokens: 30, ..serving(probed(9, 0)) },
+        // Chosen so that nothing is verified before the 157th step: more rows than one step takes.
+        Serving { new_tokens: 165, ..serving(probed(150, 19)) },
+    ];
+    let last = cases.len() - 1;
+    for (case, serving) in cases.into_iter().enumerate() {
+        let served = serving.serve();
+        let groups = || served.record.steps.iter().flat_map(|s| &s.schedule.rows).filter(|r| r.kind == RowKind::Verify);
+        assert!(groups().any(|r| r.count > 1), "{case}");
+        assert_eq!(groups().any(|r| r.logits == 0), case == last, "{case}");
+        let r = audit(&served, ReplayMode::Schedule);
+        assert_eq!((r.verdict, r.level), (Verdict::Match, Some(Level::S)), "{case}\n{:#?}", r.claims);
+        for kind in [ClaimKind::Gate, ClaimKind::Scheduling, ClaimKind::Bits] {
+            assert_eq!(verdict(&r, kind), Verdict::Match, "{case} {kind:?}\n{:#?}", r.claims);
+        }
+        // Where hardly anything is verified a flip may stand: then the tokens alone tell nothing.
+        let t = audit(&served, ReplayMode::Prefill);
+        assert!(
+            t.verdict == Verdict::Match || (case > 0 && t.verdict == Verdict::Inconclusive),
+            "{case}\n{:#?}",
+            t.claims
+        );
+        assert_eq!(t.level, Some(Level::T));
+    }
+}
+
 #[test]
 fn seeded_records_match_too() {
-    let served = Serving { seed: Some(5), ..serving(gated(0.6, WriteBack::Mismatch)) }.serve();
+    let served = Serving { seed: Some(5), ..serving(gated(0.6, WriteBack::CatchUp)) }.serve();
     for mode in [ReplayMode::Schedule, ReplayMode::Prefill] {
         let r = audit(&served, mode);
         // The seed is not derived from the nonce in this harness; everything that the gate is about holds.
@@ -105,9 +144,15 @@ fn cheating_operators_are_named() {
 
 #[test]
 fn a_swapped_token_is_found_with_and_without_the_schedule() {
-    for (write_back, by_prefill) in [(WriteBack::All, Verdict::Mismatch), (WriteBack::Mismatch, Verdict::Inconclusive)]
-    {
-        let served = Serving { swap: Some(7), ..serving(gated(0.6, write_back)) }.serve();
+    for (tau, write_back, by_prefill) in [
+        (0.6, WriteBack::All, Verdict::Mismatch),
+        // Every token is then said to be the reference's over its own columns.
+        (f32::INFINITY, WriteBack::CatchUp, Verdict::Mismatch),
+        (0.6, WriteBack::Mismatch, Verdict::Inconclusive),
+        // A token above the threshold may be a miss of the gate.
+        (0.0, WriteBack::CatchUp, Verdict::Inconclusive),
+    ] {
+        let served = Serving { swap: Some(7), ..serving(gated(tau, write_back)) }.serve();
         assert_eq!(audit(&served, ReplayMode::Schedule).verdict, Verdict::Mismatch);
         // Where columns may differ from the reference's, a token that differs accuses nobody: the schedule settles it.
         assert_eq!(audit(&served, ReplayMode::Prefill).verdict, by_prefill, "{write_back:?}");
@@ -131,6 +176,17 @@ fn what_is_not_known_of_a_gate_is_never_a_match() {
         for mode in [ReplayMode::Schedule, ReplayMode::Prefill] {
             assert_ne!(audit(&served, mode).verdict, Verdict::Match);
         }
+    }
+    // Another policy than the one that replaced columns.
+    for (logged, stated) in
+        [(WriteBack::CatchUp, "trigger"), (WriteBack::Trigger, "catch-up"), (WriteBack::CatchUp, "all")]
+    {
+        let served = serving(gated(0.6, logged)).serve();
+        let mut record = served.record.clone();
+        record.stack.gate.as_mut().unwrap().write_back = stated.into();
+        let served = Served { record, evidence: served.evidence, model: served.model };
+        let r = audit(&served, ReplayMode::Schedule);
+        assert_ne!(r.verdict, Verdict::Match, "{logged:?} as {stated}: {:#?}", r.claims);
     }
     // Another threshold than the one that decided.
     let mut record = honest.record.clone();

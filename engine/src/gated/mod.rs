@@ -1,15 +1,18 @@
 //! Mode `gated`: steps run as in `throughput`, and where a token is at risk of depending on the batch, its row is computed again as in
 //! `invariant` before the token is released. Specified by `docs/spec/margin-gate.md`; the decisions are those of the crate `margingate`.
 //!
-//! A held row is computed over the columns that its request has: those of the verified rows and of prefills are the reference's, the others keep
-//! what their batch left. So tokens are equal at level T with the confidence of the calibration, and columns and logits are not. With
-//! [`WriteBack::All`](margingate::WriteBack::All) every column is the reference's, and all bits are those of `invariant`.
+//! With [`WriteBack::CatchUp`](margingate::WriteBack::CatchUp) a held row is computed together with all columns of its request that are not the reference's yet. So the
+//! reference decides as it would for the request alone, and a sequence is the request's own unless a token above the threshold is wrong: level T, with
+//! the confidence of the calibration; other columns and logits keep the bits of their batch. `Mismatch` and `Trigger` compute the held row alone, over columns as their batches left
+//! them. With [`WriteBack::All`](margingate::WriteBack::All) every column is the reference's, and all bits are those of `invariant`.
 
 mod batch;
 mod risk;
 mod setup;
+#[cfg(test)]
+mod tests;
 
-pub(crate) use batch::{HeldRow, ReferenceBatch};
+pub(crate) use batch::{HeldRow, Ran, ReferenceBatch, groups};
 pub use risk::{head_row_distance, risk};
 pub use setup::{Calibrated, Prefill, RULE, Setup, Signal};
 
@@ -58,7 +61,7 @@ impl Gating {
         }
     }
 
-    /// Does a step of these turns run the reference's kernels?
+    /// Does a step of these turns have to run the reference's kernels?
     pub fn runs_reference(&self, turns: &[Turn]) -> bool {
         self.setup.runs_reference(turns.iter().any(|t| t.kind == Kind::Prefill))
     }
@@ -88,7 +91,7 @@ impl Gating {
             Decision::Probe => RowGate::Probe { margin, token },
         });
         if decision.waits() {
-            let held = HeldRow { request: turn.request, slot: turn.slot, position: row.position, token: row.token };
+            let held = HeldRow { request: turn.request, slot: turn.slot, position: row.position };
             self.gate.hold(turn.request, token, risk, decision, held);
         }
         Ok(decision.waits())
@@ -100,19 +103,6 @@ impl Gating {
             if let Event::Cancel { request } | Event::Preempt { request, how: Preemption::Recompute } = event {
                 self.gate.forget(*request);
             }
-        }
-    }
-
-    /// The turn of a held row in its verification.
-    pub fn turn(held: &HeldRow) -> Turn {
-        Turn {
-            request: held.request,
-            slot: held.slot,
-            start: held.position,
-            tokens: vec![held.token],
-            logits: crate::step::Logits::Last,
-            chooses: true,
-            kind: Kind::Verify,
         }
     }
 }

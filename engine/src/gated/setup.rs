@@ -8,7 +8,7 @@ use crate::error::{Error, Result};
 use crate::journal;
 use crate::kernels::PAGE;
 use crate::runtime::Engine;
-use crate::scheduler::{self, Sharing};
+use crate::scheduler;
 
 /// Identifier of the gate's rule, for records.
 pub const RULE: &str = "margin-gate/1";
@@ -89,17 +89,9 @@ impl Setup {
         Self { settings, signal: Signal::Margin, prefill: Prefill::Reference, calibrated: None }
     }
 
-    /// Does a step run the reference's kernels? `prefill` says that it has prompt rows.
+    /// Does a step have to run the reference's kernels? `prefill` says that it has prompt rows.
     pub fn runs_reference(&self, prefill: bool) -> bool {
         prefill && self.prefill == Prefill::Reference
-    }
-
-    /// Which columns other requests may begin with.
-    pub fn sharing(&self) -> Sharing {
-        match self.prefill {
-            Prefill::Reference => Sharing::Prefilled,
-            Prefill::Throughput => Sharing::Nothing,
-        }
     }
 
     /// Refuses what makes no sense.
@@ -202,7 +194,7 @@ mod tests {
 
     #[test]
     fn setups_survive_the_way_there_and_back_and_unknown_words_are_named() {
-        for (signal, write_back) in Signal::ALL.into_iter().zip(WriteBack::ALL) {
+        for (signal, write_back) in Signal::ALL.into_iter().cycle().zip(WriteBack::ALL) {
             let settings = Settings { write_back, probe_every: 7, probe_seed: u64::MAX, ..Settings::new(0.5) };
             let setup = Setup { signal, prefill: Prefill::Throughput, ..Setup::chosen(settings) };
             assert_eq!(Setup::from_record(&setup.to_record()).unwrap(), setup);

@@ -98,9 +98,12 @@ pub fn scheduler(limits: Limits, settings: Settings, gated: bool) -> rec::Schedu
 pub fn dispatch(launches: &Launches, kernels: &[rec::Kernel], schedule: &rec::Schedule) -> Result<Dispatch> {
     let refuse = |detail: String| Err(Error::Dispatch { detail });
     let verifies = schedule.rows.iter().any(|r| r.kind == rec::RowKind::Verify);
-    if schedule.padded_rows != schedule.row_count() && !(verifies && schedule.padded_rows <= u64::from(PAGE)) {
-        let padded = schedule.padded_rows;
-        return refuse(format!("the step was padded to {padded} rows; this engine pads verifications only, to {PAGE}"));
+    let most = if verifies { u64::from(PAGE) } else { 0 };
+    if schedule.padded_rows.checked_sub(schedule.row_count()).is_none_or(|padding| padding > most) {
+        return refuse(format!(
+            "the step was padded to {} rows; this engine pads verifications only, with at most {PAGE}",
+            schedule.padded_rows
+        ));
     }
     let (count, logits) = launched(&schedule.rows, schedule.padded_rows);
     let ops = &schedule.dispatch.ops;

@@ -79,13 +79,6 @@ impl Engine {
             return Err(Error::Plan { detail: "an engine needs at least one slot, one page and one row".into() });
         }
         let division = Division::new(&model.config, ranks)?;
-        if mode == Mode::Gated && division.ranks > 1 {
-            let detail = format!(
-                "mode gated runs on one rank, not on {}: its verifications are not known to repeat sums over ranks",
-                division.ranks
-            );
-            return Err(Error::Plan { detail });
-        }
         let kernels = Arc::new(KernelSet::new(&division, mode.units(), device.as_mut())?);
         // One more page than requests have, for the padding of verifications.
         let pages = limits.pages.saturating_add(u32::from(mode == Mode::Gated));
@@ -194,8 +187,8 @@ impl Engine {
         out
     }
 
-    /// Computes the last positions of requests again, each over the columns before it, and overwrites their columns. Rows are filled up to
-    /// `pad_to` (at most [`PAGE`]); padding changes no bit of a row and is not returned. A gated engine only.
+    /// Computes positions that requests hold again, each over the columns before it, and overwrites their columns. Rows are filled up to `pad_to`, with
+    /// at most [`PAGE`] more; padding changes no bit of a row and is not returned. A gated engine only.
     ///
     /// # Errors
     /// As [`Engine::step`]; when it fails, the columns of these positions are lost.
@@ -205,8 +198,8 @@ impl Engine {
         if self.mode != Mode::Gated {
             return refuse("only a gated engine computes positions again".into());
         }
-        if pad_to > PAGE || rows > pad_to {
-            return refuse(format!("{rows} rows padded to {pad_to}; at most {PAGE} can be"));
+        if pad_to.checked_sub(rows).is_none_or(|padding| padding > PAGE) {
+            return refuse(format!("{rows} rows padded to {pad_to}; at most {PAGE} can be padding"));
         }
         plan.check_again(&self.kv, self.model.config.vocab_size, self.limits.max_rows.max(PAGE))?;
         self.kernels.check(&plan.dispatch)?;
@@ -290,7 +283,7 @@ impl Engine {
     }
 
     /// Every cache, by layer, rank, and K before V.
-    fn caches(&self) -> impl Iterator<Item = Buffer> + '_ {
+    pub(crate) fn caches(&self) -> impl Iterator<Item = Buffer> + '_ {
         self.resident.layers.iter().flat_map(|l| &l.ranks).flat_map(|r| r.caches)
     }
 

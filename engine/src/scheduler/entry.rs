@@ -25,8 +25,8 @@ pub(super) struct Entry {
     pub tokens: Vec<u32>,
     /// Positions computed and kept.
     pub fed: u32,
-    /// Positions from the beginning on whose columns a prefill left.
-    pub prefilled: u32,
+    /// Positions from the beginning on whose columns are the reference's, over columns of which that is true as well.
+    pub clean: u32,
     pub state: State,
     /// It had a slot before, and lost it.
     pub preempted: bool,
@@ -36,7 +36,7 @@ pub(super) struct Entry {
 impl Entry {
     pub fn new(arrival: Arrival) -> Self {
         let tokens = arrival.prompt.clone();
-        Self { arrival, tokens, fed: 0, prefilled: 0, state: State::Waiting, preempted: false, names: Vec::new() }
+        Self { arrival, tokens, fed: 0, clean: 0, state: State::Waiting, preempted: false, names: Vec::new() }
     }
 
     /// Names of all full pages of its tokens.
@@ -50,6 +50,13 @@ impl Entry {
         let most = (self.tokens.len() - 1) / PAGE as usize;
         self.names();
         &self.names[..most]
+    }
+
+    /// The reference left columns of positions `start..end`. They are its own only where those before them are.
+    pub fn cleaned(&mut self, start: u32, end: u32) {
+        if start <= self.clean {
+            self.clean = self.clean.max(end);
+        }
     }
 
     /// Tokens not computed yet.

@@ -146,7 +146,8 @@ pub enum Kind {
     Prefill,
     /// The token chosen last.
     Decode,
-    /// The last position once more, by the reference. No decision of the scheduler has it: a gate makes it.
+    /// The last position once more, by the reference, and with it columns before it that are caught up. No decision of the scheduler has it: a gate
+    /// makes it.
     Verify,
 }
 
@@ -205,10 +206,8 @@ pub enum Sharing {
     /// All full pages.
     #[default]
     All,
-    /// Those that prefills computed: columns that decode steps left are provisional.
-    Prefilled,
-    /// None: every column is provisional.
-    Nothing,
+    /// Those whose columns are the reference's, over the reference's: all others are provisional.
+    Clean,
 }
 
 impl Scheduler {
@@ -290,55 +289,113 @@ impl Scheduler {
     }
 
     /// Tells what a step computed: its turns, and for each the token chosen from its last row with whether the request ends with it. A request whose
-    /// last row chose nothing although it was to sits out until [`Scheduler::verified`].
+    /// last row chose nothing although it was to sits out until [`Scheduler::verified`]. `reference`: the step left the reference's columns.
     ///
     /// # Errors
     /// [`Error::Plan`] for a turn that is not of the last decision.
-    pub fn computed(&mut self, turns: &[Turn], chosen: &[Option<(u32, bool)>], kv: &mut KvTables) -> Result<()> {
+    pub fn computed(
+        &mut self,
+        turns: &[Turn],
+        chosen: &[Option<(u32, bool)>],
+        reference: bool,
+        kv: &mut KvTables,
+    ) -> Result<()> {
         for (turn, chosen) in turns.iter().zip(chosen) {
             let unknown = || Error::Plan { detail: format!("request {} is not running", turn.request) };
             let entry = self.entries.get_mut(&turn.request).ok_or_else(unknown)?;
             entry.fed = turn.start + turn.tokens.len() as u32;
             kv.extend(turn.slot, entry.fed)?;
             *self.served.entry(entry.arrival.client).or_default() += turn.tokens.len() as u64;
-            if turn.kind == Kind::Prefill && entry.prefilled == turn.start {
-                entry.prefilled = entry.fed;
+            if reference {
+                entry.cleaned(turn.start, entry.fed);
             }
-            let shared = match self.sharing {
-                Sharing::All => entry.fed,
-                Sharing::Prefilled => entry.prefilled,
-                Sharing::Nothing => 0,
-            };
-            if self.settings.prefix_cache {
-                let full = (shared / PAGE) as usize;
-                let source = Source { request: turn.request, step: self.steps };
-                kv.publish(turn.slot, &entry.names()[..full], source)?;
-            }
-            if let Some((token, ends)) = chosen {
-                entry.tokens.push(*token);
-                if *ends {
-                    self.end(turn.request, kv)?;
-                }
-            }
+            self.settle(turn, *chosen, kv)?;
         }
         self.steps += 1;
         Ok(())
     }
 
-    /// Tells what a verification step chose for rows that waited: tokens, and whether the request ends with it.
+    /// The rows that verify the last position of a request that waits. With `catch_up` they begin with its first column that is not the reference's; then
+    /// there may be more than a step takes, and `most` of them come first, without logits.
+    ///
+    /// # Errors
+    /// [`Error::Plan`] for a request that does not wait.
+    pub fn verification(&self, request: RequestKey, catch_up: bool, most: u32) -> Result<Turn> {
+        let entry = self.entries.get(&request).filter(|e| e.left() == 0);
+        let Some((entry, State::Running(slot))) = entry.map(|e| (e, e.state)) else {
+            return Err(Error::Plan { detail: format!("request {request} waits for no verification") });
+        };
+        let last = entry.fed.saturating_sub(1);
+        let start = if catch_up { entry.clean.min(last) } else { last };
+        let end = entry.fed.min(start.saturating_add(most.max(1)));
+        let whole = end == entry.fed;
+        Ok(Turn {
+            request,
+            slot,
+            start,
+            tokens: entry.tokens[start as usize..end as usize].to_vec(),
+            logits: if whole { Logits::Last } else { Logits::None },
+            chooses: whole,
+            kind: Kind::Verify,
+        })
+    }
+
+    /// Tells what a verification step chose for rows that waited: its turns, for each whether its columns are the reference's from here on, and the token
+    /// with whether the request ends with it; none for a turn that only caught up.
     ///
     /// # Errors
     /// [`Error::Plan`] for a request that is not known or did not wait.
-    pub fn verified(&mut self, chosen: &[(RequestKey, u32, bool)], kv: &mut KvTables) -> Result<()> {
-        for (request, token, ends) in chosen {
-            let unknown = || Error::Plan { detail: format!("request {request} waits for no verification") };
-            let entry = self.entries.get_mut(request).filter(|e| e.left() == 0).ok_or_else(unknown)?;
-            entry.tokens.push(*token);
-            if *ends {
-                self.end(*request, kv)?;
+    pub fn verified(
+        &mut self,
+        turns: &[Turn],
+        repaired: &[bool],
+        chosen: &[Option<(u32, bool)>],
+        kv: &mut KvTables,
+    ) -> Result<()> {
+        for ((turn, repaired), chosen) in turns.iter().zip(repaired).zip(chosen) {
+            let unknown = || Error::Plan { detail: format!("request {} waits for no verification", turn.request) };
+            let entry = self.entries.get_mut(&turn.request).filter(|e| e.left() == 0).ok_or_else(unknown)?;
+            if *repaired {
+                entry.cleaned(turn.start, turn.start + turn.tokens.len() as u32);
             }
+            self.settle(turn, *chosen, kv)?;
         }
         self.steps += 1;
+        Ok(())
+    }
+
+    /// A running request's slot.
+    #[cfg(test)]
+    pub(crate) fn slot_of(&self, request: RequestKey) -> Option<Slot> {
+        match self.entries.get(&request)?.state {
+            State::Running(slot) => Some(slot),
+            _ => None,
+        }
+    }
+
+    /// Are a request's columns before this position the reference's, over the reference's?
+    pub fn is_clean(&self, request: RequestKey, position: u32) -> bool {
+        self.entries.get(&request).is_some_and(|e| e.clean >= position)
+    }
+
+    /// Publishes the pages that others may begin with, and takes the token in.
+    fn settle(&mut self, turn: &Turn, chosen: Option<(u32, bool)>, kv: &mut KvTables) -> Result<()> {
+        let Some(entry) = self.entries.get_mut(&turn.request) else { return Ok(()) };
+        if self.settings.prefix_cache {
+            let shared = match self.sharing {
+                Sharing::All => entry.fed,
+                Sharing::Clean => entry.clean,
+            };
+            let full = (shared / PAGE) as usize;
+            let source = Source { request: turn.request, step: self.steps };
+            kv.publish(turn.slot, &entry.names()[..full], source)?;
+        }
+        if let Some((token, ends)) = chosen {
+            entry.tokens.push(token);
+            if ends {
+                self.end(turn.request, kv)?;
+            }
+        }
         Ok(())
     }
 

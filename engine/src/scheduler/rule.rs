@@ -81,7 +81,7 @@ fn preempt(s: &mut Scheduler, kv: &mut KvTables, d: &mut Decision) -> Result<()>
     } else {
         entry.state = State::Waiting;
         entry.fed = 0;
-        entry.prefilled = 0;
+        entry.clean = 0;
         Preemption::Recompute
     };
     d.events.push(Event::Preempt { request, how });
@@ -128,7 +128,8 @@ fn admit(s: &mut Scheduler, request: RequestKey, kv: &mut KvTables, d: &mut Deci
     } else {
         let cached = kv.adopt(slot, names)?;
         entry.fed = hits * crate::kernels::PAGE;
-        entry.prefilled = entry.fed;
+        // Where not everything is shared, shared pages are clean.
+        entry.clean = entry.fed;
         kv.reserve(slot, positions)?;
         d.events.push(Event::Admit { request, cached });
     }

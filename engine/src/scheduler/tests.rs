@@ -66,7 +66,7 @@ impl Bench {
                 (text[text.len() - 1], text.len() == *end)
             }));
         }
-        self.scheduler.computed(&d.turns, &chosen, &mut self.kv).unwrap();
+        self.scheduler.computed(&d.turns, &chosen, false, &mut self.kv).unwrap();
         Some(d)
     }
 

@@ -11,6 +11,9 @@ use crate::scalar::{F32Bits, U64Text};
 /// The mode that has a gate.
 const GATED: &str = "gated";
 
+/// The write-back policy whose verifications compute columns before their row again as well.
+const CATCH_UP: &str = "catch-up";
+
 /// How a gate decides. Stated by a stack whose mode is `gated`, and by no other.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -21,11 +24,11 @@ pub struct Gate {
     pub signal: String,
     /// Threshold to begin with.
     pub tau: F32Bits,
-    /// What a verification replaces: `mismatch`, `trigger` or `all`.
+    /// What a verification replaces: `mismatch`, `trigger`, `catch-up` or `all`.
     pub write_back: String,
     /// How steps with prompt rows run: `reference` or `throughput`.
     pub prefill: String,
-    /// Rows of a verification step, padding included.
+    /// Requests of a verification step, at most; its rows, padding included, are a multiple.
     pub verify_rows: u32,
     /// Steps that a held row waits for others, at most.
     pub patience: u32,
@@ -85,6 +88,11 @@ impl RowGate {
 }
 
 impl Record {
+    /// Do verifications begin with the first column that is not the reference's?
+    pub(super) fn catches_up(&self) -> bool {
+        self.stack.gate.as_ref().is_some_and(|g| g.write_back == CATCH_UP)
+    }
+
     /// Checks that gate decisions fit the rows they stand at, and that nothing was fed or finished whose token still waited.
     /// `whole`: nothing came from an earlier record.
     pub(super) fn check_gate(&self, whole: bool) -> Result<(), RecordRefusal> {
@@ -110,7 +118,13 @@ impl Record {
                 }
                 let last = rows.start.saturating_add(rows.count.saturating_sub(1));
                 match (rows.gate, waiting.remove(&rows.request)) {
-                    (Some(RowGate::Verified { .. }), Some(position)) if position == rows.start => {}
+                    (Some(RowGate::Verified { .. }), Some(position)) if position == last => {}
+                    (None, Some(position)) if rows.kind == RowKind::Verify && last < position => {
+                        waiting.insert(rows.request, position);
+                    }
+                    (None, None) if rows.kind == RowKind::Verify && whole => {
+                        return refuse(group, "catches up columns of a row that did not wait");
+                    }
                     (Some(RowGate::Verified { .. }), None) if !whole => {}
                     (Some(RowGate::Verified { .. }), _) => return refuse(group, "verifies a row that did not wait"),
                     (_, Some(_)) => return refuse(group, "goes on although its last row waits for verification"),
@@ -154,7 +168,8 @@ impl Record {
             return Err("a decision of the gate is about one row with logits");
         }
         if let Some(RowGate::Verified { token, .. }) = rows.gate {
-            let chosen = self.requests.get(rows.request as usize).and_then(|r| r.chosen_at(u64::from(rows.start)));
+            let last = u64::from(rows.start) + u64::from(rows.count.saturating_sub(1));
+            let chosen = self.requests.get(rows.request as usize).and_then(|r| r.chosen_at(last));
             if chosen != Some(token) {
                 return Err("the token of the verification is not the request's");
             }

@@ -1,5 +1,6 @@
 //! `lastbit margingate calibrate`: teacher-forced pairs over a declared load, and a signed threshold.
 
+use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::path::PathBuf;
 
@@ -12,8 +13,8 @@ use record::calibration::{self as document, CALIBRATION_TYPE};
 use record::{Digest, F32Bits};
 use serde::Serialize;
 
-use super::load::{LoadArgs, Prompts};
-use super::measure::{Forced, fast, reference_outputs, references, serve};
+use super::load::{LoadArgs, Prompt, Prompts};
+use super::measure::{Forced, References, fast, reference_outputs, references, serve};
 use super::work::Work;
 use crate::output::{self, Format, Outcome, progress};
 use crate::source;
@@ -32,6 +33,10 @@ pub struct Args {
     #[arg(long, value_name = "SHARE", default_value_t = 0.25, value_parser = safety)]
     safety: f32,
 
+    /// What is compared with the threshold: margin/1, or row-distance/1 (over the distance of the two tokens' rows in the LM head)
+    #[arg(long, value_name = "SIGNAL", default_value = "margin/1", value_parser = signal)]
+    signal: Signal,
+
     /// Sign the calibration with this private key
     #[arg(long, value_name = "FILE", requires = "out")]
     key: Option<PathBuf>,
@@ -48,6 +53,18 @@ pub(super) fn share(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(a) if a > 0.0 && a < 1.0 => Ok(a),
         _ => Err("a number between 0 and 1 is wanted".to_owned()),
+    }
+}
+
+fn signal(text: &str) -> Result<Signal, String> {
+    Signal::from_id(text).ok_or_else(|| "it is margin/1 or row-distance/1".to_owned())
+}
+
+/// What a signal divides the margin of a measured step by.
+pub(super) fn scale(signal: Signal, step: &Observed) -> f32 {
+    match signal {
+        Signal::Margin => 1.0,
+        Signal::RowDistance => step.distance,
     }
 }
 
@@ -84,8 +101,9 @@ pub fn run(args: Args) -> anyhow::Result<Outcome> {
     let engine = args.load.engine(&model, &prompts)?;
     let binding = engine.binding()?;
     let work = Work::open(args.load.work.as_ref(), &describe(&args.load, &prompts, &engine)?)?;
-    let (_, steps) = traces(&args.load, &prompts, engine, &work)?;
-    let c = calibrate(&steps, Options { alpha: args.alpha, safety: args.safety })?;
+    let (_, steps) = traces(&args.load, &prompts, engine, &work, Extent::all(args.load.schedules))?;
+    let options = Options { alpha: args.alpha, safety: args.safety };
+    let c = calibrate(&steps, options, &|s| scale(args.signal, s))?;
     let written = match (&args.out, key) {
         (Some(out), Some(key)) => {
             let text = format!("{}\n{}", trace::HEADER, trace::lines(&steps));
@@ -118,24 +136,45 @@ pub fn describe(load: &LoadArgs, prompts: &Prompts, engine: &Engine) -> anyhow::
     Ok(format!("model {}\nstack {}\nload {stated}\n", binding.model, binding.stack))
 }
 
+/// How much of a run is made now.
+#[derive(Clone, Copy, Debug)]
+pub struct Extent {
+    /// The first so many schedules.
+    pub schedules: u32,
+    /// The first so many groups of sequences.
+    pub groups: usize,
+    /// Only what is there already.
+    pub finished: bool,
+}
+
+impl Extent {
+    /// All of it.
+    pub fn all(schedules: u32) -> Self {
+        Self { schedules, groups: usize::MAX, finished: false }
+    }
+}
+
 /// Every measured step, group by group and schedule by schedule; parts that were finished before are read back.
 pub fn traces(
     load: &LoadArgs,
     prompts: &Prompts,
     engine: Engine,
     work: &Work,
+    extent: Extent,
 ) -> anyhow::Result<(Engine, Vec<Observed>)> {
     let mut engine = engine.with_gate(fast(Prefill::Reference))?;
     let model = engine.model().clone();
     let mut steps = Vec::new();
-    let groups = prompts.all.chunks(load.group as usize);
-    let bar = progress(groups.len() as u64 * u64::from(load.schedules), "teacher-forced schedules");
+    let groups = prompts.all.chunks(load.group as usize).take(extent.groups);
+    let bar = progress(groups.len() as u64 * u64::from(extent.schedules), "teacher-forced schedules");
     for (g, group) in (0..).zip(groups) {
         let name = |s: u32| format!("trace-{g}-{s}.csv");
-        let done = (0..load.schedules).map(|s| work.get(&name(s))).collect::<anyhow::Result<Vec<_>>>()?;
-        let outputs = outputs_of(&mut engine, work, g, group, load.tokens)?;
-        let logits =
-            if done.iter().all(Option::is_some) { None } else { Some(references(&mut engine, group, &outputs)?) };
+        let done = (0..extent.schedules).map(|s| work.get(&name(s))).collect::<anyhow::Result<Vec<_>>>()?;
+        let there = extent.finished || done.iter().all(Option::is_some);
+        let (outputs, logits) = match there {
+            true => (Vec::new(), None),
+            false => known(&mut engine, work, g, group, load.tokens, true).map(|(o, l)| (o, Some(l)))?,
+        };
         for (s, done) in (0..).zip(done) {
             let text = match (done, &logits) {
                 (Some(text), _) => text,
@@ -149,6 +188,7 @@ pub fn traces(
                         schedule: &schedule,
                         place: (g * load.group, s),
                         model: &model,
+                        clean: BTreeMap::new(),
                         seen: Vec::new(),
                     };
                     serve(&mut engine, group, load.tokens, &schedule, &mut forced)?;
@@ -171,17 +211,31 @@ pub fn outputs_of(
     engine: &mut Engine,
     work: &Work,
     g: u32,
-    group: &[super::load::Prompt],
+    group: &[Prompt],
     tokens: u32,
 ) -> anyhow::Result<Vec<Vec<u32>>> {
+    Ok(known(engine, work, g, group, tokens, false)?.0)
+}
+
+/// The same with the reference's logits, if those are wanted: of outputs that were read back by one teacher-forced prefill a sequence.
+fn known(
+    engine: &mut Engine,
+    work: &Work,
+    g: u32,
+    group: &[Prompt],
+    tokens: u32,
+    logits: bool,
+) -> anyhow::Result<(Vec<Vec<u32>>, References)> {
     let name = format!("reference-{g}.json");
     if let Some(text) = work.get(&name)? {
-        return serde_json::from_str(&text).with_context(|| name);
+        let outputs: Vec<Vec<u32>> = serde_json::from_str(&text).with_context(|| name)?;
+        let logits = if logits { references(engine, group, &outputs)? } else { References::new() };
+        return Ok((outputs, logits));
     }
-    let outputs = reference_outputs(engine, group, tokens)?;
-    work.put(&name, &serde_json::to_string(&outputs)?)?;
-    output::note(format_args!("group {g}: {} reference sequences", outputs.len()));
-    Ok(outputs)
+    let found = reference_outputs(engine, group, tokens, logits)?;
+    work.put(&name, &serde_json::to_string(&found.0)?)?;
+    output::note(format_args!("group {g}: {} reference sequences", found.0.len()));
+    Ok(found)
 }
 
 fn stated(
@@ -197,7 +251,7 @@ fn stated(
         model: binding.model.parse()?,
         stack: binding.stack.parse()?,
         model_name: name.into(),
-        signal: Signal::Margin.id().into(),
+        signal: args.signal.id().into(),
         tau: F32Bits::new(c.tau),
         tau_flip: F32Bits::new(c.tau_flip),
         tau_conf: F32Bits::new(c.tau_conf),

@@ -1,4 +1,4 @@
-//! What each way of serving costs on one load: processor time and wall time over plain `throughput`.
+//! Ways of serving, and what one of them does for a load: tokens equal to the reference's, processor time, and what was computed.
 
 use std::time::Instant;
 
@@ -15,6 +15,7 @@ use margingate::window::reconcile;
 use margingate::{Margin, Settings, WriteBack};
 use serde::{Deserialize, Serialize};
 
+use super::effort::Effort;
 use super::load::{Prompt, Schedule};
 use super::measure::{Unsplit, fast, serve};
 
@@ -39,31 +40,67 @@ impl Way {
         match self {
             Way::Plain => "plain throughput".into(),
             Way::Gated(s) if s.settings.write_back == WriteBack::All => "always-on, every row".into(),
-            Way::Gated(s) => {
-                let signal = if s.signal == Signal::Margin { "margin" } else { "row distance" };
-                format!("gated, {}, {signal}", s.settings.write_back.name())
+            Way::Gated(s) => format!("gated, {}, {}", s.settings.write_back.name(), s.signal.id()),
+            Way::Injected(s, share) => {
+                format!("injected, {}, {:.2} %", s.settings.write_back.name(), share * 100.0)
             }
-            Way::Injected(_, share) => format!("injected, {:.2} %", share * 100.0),
             Way::Windows(n) => format!("windows of {n}"),
             Way::Invariant => "all invariant".into(),
         }
     }
+
+    /// The policy of a point of an injection sweep, and the share.
+    pub fn injected(&self) -> Option<(WriteBack, f64)> {
+        match self {
+            Way::Injected(s, share) => Some((s.settings.write_back, *share)),
+            _ => None,
+        }
+    }
 }
 
-/// One measured run.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+/// One measured run, or the sum of several.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub struct Run {
     /// Processor seconds of the process.
     pub cpu: f64,
     /// Seconds.
     pub wall: f64,
-    /// Share of judged rows that were verified.
-    pub verified: f64,
+    /// What was computed.
+    pub effort: Effort,
+    /// Rows judged by their risk.
+    pub judged: u64,
+    /// Rows held or probed: tokens that the reference decided.
+    pub verified: u64,
+    /// Held rows whose token was wrong.
+    pub mismatches: u64,
     /// Sequences whose tokens are the reference's.
-    pub equal: usize,
+    pub equal: u64,
+    /// Sequences.
+    pub of: u64,
 }
 
-/// Serves the load once in a way.
+impl Run {
+    /// Share of judged rows that were verified.
+    pub fn rate(&self) -> f64 {
+        self.verified as f64 / self.judged.max(1) as f64
+    }
+
+    /// Both runs.
+    pub fn and(self, other: Self) -> Self {
+        Self {
+            cpu: self.cpu + other.cpu,
+            wall: self.wall + other.wall,
+            effort: self.effort.and(other.effort),
+            judged: self.judged + other.judged,
+            verified: self.verified + other.verified,
+            mismatches: self.mismatches + other.mismatches,
+            equal: self.equal + other.equal,
+            of: self.of + other.of,
+        }
+    }
+}
+
+/// Serves a load once in a way.
 pub fn run(
     mut engine: Engine,
     way: &Way,
@@ -78,22 +115,33 @@ pub fn run(
     };
     engine = engine.with_gate(setup)?;
     let (cpu, wall) = (cpu_seconds(), Instant::now());
-    let (outputs, verified) = match way {
-        Way::Windows(window) => (windows(&mut engine, prompts, tokens, *window, schedule)?, 1.0),
-        _ => {
-            let mut operator: Box<dyn Operator> = match way {
-                Way::Invariant => Box::new(Unsplit),
-                Way::Injected(_, share) => Box::new(Inject { share: *share }),
-                _ => Box::new(engine::batch::NoLog),
-            };
-            let (outputs, meter) = serve(&mut engine, prompts, tokens, schedule, operator.as_mut())?;
-            (outputs, (meter.triggered + meter.probes) as f64 / meter.judged.max(1) as f64)
-        }
+    let (outputs, mut run) = if let Way::Windows(window) = way {
+        let mut effort = Effort::default();
+        let outputs = windows(&mut engine, prompts, tokens, *window, schedule, &mut effort)?;
+        let rows: u64 = outputs.iter().map(|o| o.len() as u64 - 1).sum();
+        (outputs, Run { effort, judged: rows, verified: rows, ..Run::default() })
+    } else {
+        let mut operator: Box<dyn Operator> = match way {
+            Way::Invariant => Box::new(Unsplit),
+            Way::Injected(_, share) => Box::new(Inject { share: *share }),
+            _ => Box::new(engine::batch::NoLog),
+        };
+        let served = serve(&mut engine, prompts, tokens, schedule, operator.as_mut())?;
+        let m = served.meter;
+        let counts = Run {
+            effort: served.effort,
+            judged: m.judged,
+            verified: m.triggered + m.probes,
+            mismatches: m.mismatches,
+            ..Run::default()
+        };
+        (served.outputs, counts)
     };
-    let wall = wall.elapsed().as_secs_f64();
-    let cpu = cpu_seconds().zip(cpu).map_or(wall, |(now, before)| now - before);
-    let equal = outputs.iter().zip(references).filter(|(a, b)| a == b).count();
-    Ok((engine, Run { cpu, wall, verified, equal }))
+    run.wall = wall.elapsed().as_secs_f64();
+    run.cpu = cpu_seconds().zip(cpu).map_or(run.wall, |(now, before)| now - before);
+    run.equal = outputs.iter().zip(references).filter(|(a, b)| a == b).count() as u64;
+    run.of = outputs.len() as u64;
+    Ok((engine, run))
 }
 
 /// Makes a share of rows risky and wrong: synthetic mismatches.
@@ -134,6 +182,7 @@ fn windows(
     tokens: u32,
     window: u32,
     schedule: &Schedule,
+    effort: &mut Effort,
 ) -> anyhow::Result<Vec<Vec<u32>>> {
     let mut outputs = vec![Vec::new(); prompts.len()];
     let mut coming = schedule.order.iter();
@@ -144,7 +193,7 @@ fn windows(
             let slot = engine.open()?;
             let prompt = &prompts[*member].ids;
             let group = Group { slot, start: 0, tokens: prompt.clone(), logits: Logits::Last };
-            let first = chosen(engine, vec![group], Dispatch::UNSPLIT)?;
+            let first = chosen(engine, vec![group], Dispatch::UNSPLIT, effort)?;
             let all: Vec<u32> = prompt.iter().chain(&first[0]).copied().collect();
             let end = prompt.len() + tokens as usize;
             flying.push(Sequence { member: *member, slot, released: all.len(), tokens: all, end });
@@ -168,7 +217,7 @@ fn windows(
                 break;
             }
             let dispatch = engine.dispatch(StepPlan::shape(&groups));
-            let found = chosen(engine, groups, dispatch)?;
+            let found = chosen(engine, groups, dispatch, effort)?;
             for (s, token) in flying.iter_mut().filter(|s| s.tokens.len() < s.end).zip(found) {
                 s.tokens.extend(token);
             }
@@ -182,7 +231,7 @@ fn windows(
             groups.push(Group { slot: s.slot, start: start as u32, tokens: rows, logits: Logits::All });
         }
         if !groups.is_empty() {
-            let found = chosen(engine, groups, Dispatch::UNSPLIT)?;
+            let found = chosen(engine, groups, Dispatch::UNSPLIT, effort)?;
             for (s, reference) in flying.iter_mut().filter(|s| s.tokens.len() > s.released).zip(found) {
                 let kept = reconcile(&s.tokens[s.released..], &reference);
                 s.tokens.truncate(s.released);
@@ -199,9 +248,16 @@ fn windows(
 }
 
 /// Runs groups and takes the largest logit of every row that has logits, by group.
-fn chosen(engine: &mut Engine, groups: Vec<Group>, dispatch: Dispatch) -> anyhow::Result<Vec<Vec<u32>>> {
+fn chosen(
+    engine: &mut Engine,
+    groups: Vec<Group>,
+    dispatch: Dispatch,
+    effort: &mut Effort,
+) -> anyhow::Result<Vec<Vec<u32>>> {
     let mut found = vec![Vec::new(); groups.len()];
-    let out = engine.step(&StepPlan { groups, dispatch, observe: Observe::TOKENS })?;
+    let plan = StepPlan { groups, dispatch, observe: Observe::TOKENS };
+    let out = engine.step(&plan)?;
+    effort.add(&plan, out.rows.len() as u32);
     for row in out.rows {
         if let Some(top) = row.top2 {
             found.get_mut(row.group).context("a row of no group")?.push(top.first);

@@ -14,8 +14,6 @@ use record::{Digest, U64Text};
 use crate::argument;
 use crate::source::{self, Emulation};
 
-/// Most tokens of a prompt; longer ones are cut, so that every prompt of a set can be used.
-const MOST_PROMPT: usize = 192;
 /// Most sequences, tokens and schedules of a run.
 const MOST: u32 = 1 << 20;
 
@@ -42,6 +40,10 @@ pub struct LoadArgs {
     /// Tokens decoded of each sequence
     #[arg(long, value_name = "N", default_value_t = 48, value_parser = argument::count(2, MOST))]
     pub tokens: u32,
+
+    /// Tokens of a prompt, at most: longer ones are cut, so that every prompt of a set can be used
+    #[arg(long, value_name = "N", default_value_t = 192, value_parser = argument::count(2, MOST))]
+    pub prompt_tokens: u32,
 
     /// Random schedules that every sequence runs under
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = argument::count(1, MOST))]
@@ -121,7 +123,7 @@ impl LoadArgs {
                 if skip + 2 < ids.len() {
                     ids.drain(1..=skip);
                 }
-                ids.truncate(MOST_PROMPT.min(room));
+                ids.truncate((self.prompt_tokens as usize).min(room));
                 if ids.is_empty() {
                     bail!("{}: prompt {} has no tokens", set.name, i + 1);
                 }
@@ -148,6 +150,7 @@ impl LoadArgs {
     pub fn stated(&self, prompts: &Prompts) -> Load {
         Load {
             sources: prompts.sources.clone(),
+            prompt_tokens: self.prompt_tokens,
             tokens: self.tokens,
             schedules: self.schedules,
             group: self.group,

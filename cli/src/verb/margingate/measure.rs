@@ -6,15 +6,17 @@ use anyhow::{Context as _, bail};
 use engine::Engine;
 use engine::batch::{Operator, OperatorError, Request, StepLog};
 use engine::gated::{Prefill, Setup, head_row_distance};
+use engine::kernels::PAGE;
 use engine::policy::{Dispatch, Shape};
 use engine::sampler::Choice;
-use engine::scheduler::{Kind, RequestKey};
+use engine::scheduler::{Event, RequestKey};
 use engine::session::Session;
 use engine::step::{Group, Logits, Observe, StepPlan};
 use margingate::gate::Meter;
 use margingate::trace::Observed;
 use margingate::{Margin, Settings};
 
+use super::effort::{Counted, Effort};
 use super::load::{Prompt, Schedule};
 
 /// Decode everything fast and verify nothing: prompts by the reference, or not.
@@ -22,16 +24,38 @@ pub fn fast(prefill: Prefill) -> Setup {
     Setup { prefill, ..Setup::chosen(Settings::new(0.0)) }
 }
 
-/// Serves a group by a schedule; outputs in the group's order, and what the gate counted.
+/// What came of serving a group.
+pub struct Served {
+    /// Tokens, in the group's order.
+    pub outputs: Vec<Vec<u32>>,
+    /// What the gate counted.
+    pub meter: Meter,
+    /// What was computed.
+    pub effort: Effort,
+}
+
+/// Serves a group by a schedule.
 pub fn serve(
     engine: &mut Engine,
     prompts: &[Prompt],
     tokens: u32,
     schedule: &Schedule,
     operator: &mut dyn Operator,
-) -> anyhow::Result<(Vec<Vec<u32>>, Meter)> {
+) -> anyhow::Result<Served> {
+    observed(engine, prompts, tokens, schedule, Observe::TOKENS, operator)
+}
+
+fn observed(
+    engine: &mut Engine,
+    prompts: &[Prompt],
+    tokens: u32,
+    schedule: &Schedule,
+    observe: Observe,
+    operator: &mut dyn Operator,
+) -> anyhow::Result<Served> {
     let settings = schedule.settings(engine.limits().max_rows);
-    let mut session = Session::new(engine, settings, Observe::TOKENS)?;
+    let mut session = Session::new(engine, settings, observe)?;
+    let mut operator = Counted { inner: operator, effort: Effort::default() };
     let mut outputs = vec![Vec::new(); prompts.len()];
     let (mut coming, mut flying) = (schedule.order.iter(), 0);
     let mut meter = Meter::default();
@@ -41,7 +65,7 @@ pub fn serve(
             session.submit(Request::new(prompts[*member].ids.clone(), tokens))?;
             flying += 1;
         }
-        let Some(progress) = session.step(operator)? else { break };
+        let Some(progress) = session.step(&mut operator)? else { break };
         meter = session.gate().map_or(meter, |g| g.1);
         flying -= progress.ended.len();
         for (key, outcome) in progress.ended {
@@ -49,7 +73,7 @@ pub fn serve(
             outputs[schedule.order[key as usize]] = outcome.output;
         }
     }
-    Ok((outputs, meter))
+    Ok(Served { outputs, meter, effort: operator.effort })
 }
 
 /// The reference runs every step unsplit.
@@ -99,6 +123,8 @@ pub struct Forced<'a> {
     /// Number of the group's first sequence, and of the schedule.
     pub place: (u32, u32),
     pub model: &'a engine::Model,
+    /// By request: positions from the beginning on whose columns are the reference's, over the reference's.
+    pub clean: BTreeMap<RequestKey, u32>,
     pub seen: Vec<Observed>,
 }
 
@@ -108,16 +134,30 @@ impl Forced<'_> {
     }
 
     fn compare(&mut self, step: &StepLog<'_>) -> anyhow::Result<()> {
-        // Steps with prompt rows run by the reference: there is nothing to compare.
-        if step.turns.iter().any(|t| t.kind == Kind::Prefill) {
-            return Ok(());
+        for event in step.events {
+            match event {
+                Event::Admit { request, cached } => {
+                    self.clean.insert(*request, PAGE * cached.iter().map(|c| c.pages).sum::<u32>());
+                }
+                Event::Preempt { .. } => bail!("a benchmark has room for all requests, yet one was preempted"),
+                _ => {}
+            }
         }
+        // Steps without a split, such as those with prompt rows, are the reference's: rows over its own columns are its own.
+        let reference = step.plan.dispatch == Dispatch::UNSPLIT;
         let shape = StepPlan::shape(&step.plan.groups);
         for row in &step.output.rows {
+            let turn = &step.turns[row.group];
+            let clean = self.clean.entry(turn.request).or_default();
+            let dirty = row.position.saturating_sub(*clean);
+            if reference && dirty == 0 {
+                *clean = row.position + 1;
+                continue;
+            }
             let Some(top) = row.top2 else { continue };
-            let member = self.member(step.turns[row.group].request);
-            let reference = self.references.get(&(member, row.position)).context("a row without a reference")?;
-            let value = |id: u32| f64::from(f32::from_bits(reference[id as usize]));
+            let member = self.member(turn.request);
+            let own = self.references.get(&(member, row.position)).context("a row without a reference")?;
+            let value = |id: u32| f64::from(f32::from_bits(own[id as usize]));
             let margin = Margin::from_bits(top.margin_bits).ok().context("a margin that is none")?;
             let chosen = self.outputs[member][row.position as usize + 1 - self.prompts[member].ids.len()];
             self.seen.push(Observed {
@@ -127,6 +167,8 @@ impl Forced<'_> {
                 position: row.position,
                 rows: shape.rows,
                 kv: shape.max_kv,
+                dirty,
+                reference,
                 top: [top.first, top.second],
                 margin,
                 delta: (value(top.first) - value(top.second) - f64::from(margin.value())) as f32,
@@ -150,13 +192,38 @@ impl Operator for Forced<'_> {
     }
 }
 
-/// The reference's outputs of a group, checked against its logits.
-pub fn reference_outputs(engine: &mut Engine, prompts: &[Prompt], tokens: u32) -> anyhow::Result<Vec<Vec<u32>>> {
+/// The reference's outputs of a group, and its logits where those were asked for: all requests at once, which changes no bit of it.
+pub fn reference_outputs(
+    engine: &mut Engine,
+    prompts: &[Prompt],
+    tokens: u32,
+    logits: bool,
+) -> anyhow::Result<(Vec<Vec<u32>>, References)> {
     let all =
         Schedule { order: (0..prompts.len()).collect(), together: prompts.len(), chunk: None, prefix_cache: false };
-    let (outputs, _) = serve(engine, prompts, tokens, &all, &mut Unsplit)?;
+    let mut operator = Alone { logits: References::new() };
+    let observe = Observe { logits, ..Observe::TOKENS };
+    let outputs = observed(engine, prompts, tokens, &all, observe, &mut operator)?.outputs;
     if outputs.iter().any(|o| o.len() != tokens as usize) {
         bail!("a sequence ended early");
     }
-    Ok(outputs)
+    Ok((outputs, operator.logits))
+}
+
+/// The reference, whose logits are kept.
+struct Alone {
+    logits: References,
+}
+
+impl Operator for Alone {
+    fn dispatch(&mut self, shape: Shape, policy: Dispatch) -> Dispatch {
+        Unsplit.dispatch(shape, policy)
+    }
+
+    fn step(&mut self, step: &StepLog<'_>) -> Result<(), OperatorError> {
+        // Requests are numbered in the group's order.
+        let rows = step.output.rows.iter().filter_map(|r| Some((r, r.logits.clone()?)));
+        self.logits.extend(rows.map(|(r, logits)| ((step.turns[r.group].request as usize, r.position), logits)));
+        Ok(())
+    }
 }

@@ -3,9 +3,11 @@
 mod bench;
 mod calibrate;
 mod cost;
+mod effort;
 mod load;
 mod measure;
 mod picture;
+mod report;
 mod study;
 mod work;
 

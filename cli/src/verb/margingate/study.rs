@@ -42,7 +42,7 @@ pub struct Study {
     /// Steps that thresholds and scales are fitted on, and flips among them.
     fitted_on: [u64; 2],
     /// Steps and flips of the comparison.
-    compared_on: [u64; 2],
+    pub compared_on: [u64; 2],
     /// One a signal, the raw margin first.
     pub signals: Vec<Row>,
 }
@@ -54,6 +54,8 @@ pub struct Row {
     pub signal: String,
     /// Trigger rates at 0, 1, 2 and 4 misses; `null` where there are not so many flips.
     pub rates: [Option<f64>; 4],
+    /// Trigger rates at 0, 1, 2, ... misses.
+    pub curve: Vec<f64>,
     /// Trigger rate at no miss over that of the raw margin.
     pub over_margin: Option<f64>,
     /// With the threshold carried over from the fitted steps: its trigger rate, and flips missed of all.
@@ -77,6 +79,7 @@ pub fn study(steps: &[Observed], probe_every: u32, safety: f32) -> Study {
         let rates = AT.map(|misses| c.rate(misses).map(Count::share));
         let margin = signals.first().map_or(rates[0], |m| m.rates[0]);
         signals.push(Row {
+            curve: (0..).map_while(|misses| c.rate(misses).map(Count::share)).collect(),
             signal: c.signal,
             rates,
             over_margin: rates[0].zip(margin).filter(|(_, m)| *m > 0.0).map(|(r, m)| r / m),
