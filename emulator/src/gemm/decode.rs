@@ -101,9 +101,7 @@ fn panel<S: Lanes, P: Pairs, const R: usize>(s: S, call: &mut Call<'_>) {
         for (i, (tile, d)) in call.tiles.clone().zip(d.iter_mut()).enumerate() {
             let mut chunk = Chunk::<S, R>::load(s, spec, rows, weights, panel, tile, d);
             chunk.clamp = settled[i];
-            for at in (k..(k + CHUNK).min(spec.range.end)).step_by(spec.terms) {
-                call.mended += chunk.step::<P>(s, at);
-            }
+            call.mended += chunk.run::<P>(s, k..(k + CHUNK).min(spec.range.end));
             chunk.store(s, d);
         }
     }
@@ -180,13 +178,34 @@ impl<'a, S: Lanes, const R: usize> Chunk<'a, S, R> {
         }
     }
 
-    /// One block, from k `at` on.
+    /// Some blocks, from `k` on.
     #[inline(always)]
-    fn step<P: Pairs>(&mut self, s: S, at: usize) -> usize {
-        let Self { spec, rows, weights, panel, tile, clamp, min_field, .. } = *self;
-        let (a, a_words) = rows.tile::<R>(tile, at, spec.terms);
+    fn run<P: Pairs>(&mut self, s: S, k: Range<usize>) -> usize {
+        let terms = self.spec.terms;
+        let mut mended = 0;
+        let mut words = self.words::<P>(s, k.start);
+        for at in k.clone().step_by(terms) {
+            let operands = self.operands(at);
+            if R > 1 {
+                mended += self.step::<P>(s, &operands, &words);
+                if at + terms < k.end {
+                    words = self.words::<P>(s, at + terms);
+                }
+            } else {
+                // (After the last block there is none: the same again.)
+                let next = if at + terms < k.end { at + terms } else { at };
+                mended += self.single::<P>(s, &operands, &mut words, next);
+            }
+        }
+        mended
+    }
+
+    /// The operands of the block from k `at` on.
+    #[inline(always)]
+    fn operands(&self, at: usize) -> Operands<'a, R> {
+        let Self { spec, rows, weights, panel, tile, clamp, .. } = *self;
         let mut operands = Operands {
-            a,
+            a: rows.tile::<R>(tile, at, spec.terms).0,
             b: &weights.panel(panel, at)[..spec.terms],
             clamp: (clamp.unwrap_or(0) + 127) << FIELD,
             limit: !0,
@@ -199,80 +218,174 @@ impl<'a, S: Lanes, const R: usize> Chunk<'a, S, R> {
             let window = spec.window_of_words(max_a, weights.max(panel, at, spec.terms));
             (operands.limit, operands.beyond) = (window.limit, window.beyond);
         }
+        operands
+    }
+
+    /// The largest exponent words of the block from k `at` on.
+    #[inline(always)]
+    fn words<P: Pairs>(&self, s: S, at: usize) -> [S::V; R] {
+        let Self { spec, rows, weights, panel, tile, min_field, .. } = *self;
+        let (_, a_words) = rows.tile::<R>(tile, at, spec.terms);
         let mut words = [s.splat(0); R];
-        for (b, a) in operands.b.iter().zip(a_words) {
+        for (b, a) in weights.panel(panel, at)[..spec.terms].iter().zip(a_words) {
             let b = P::words(s, s.load(&b.0), min_field);
             for r in 0..R {
                 words[r] = s.max_halves(words[r], s.add(b, s.splat(a[r])));
             }
         }
-        let mut mended = half::<S, P, R, 0>(s, spec, &operands, &words, &mut self.c[0]);
-        if weights.n > panel * PANEL + 16 {
-            mended += half::<S, P, R, 1>(s, spec, &operands, &words, &mut self.c[1]);
+        words
+    }
+
+    /// One block of several rows: half by half, so that all its sums and scales fit the registers.
+    #[inline(always)]
+    fn step<P: Pairs>(&mut self, s: S, operands: &Operands<'_, R>, words: &[S::V; R]) -> usize {
+        let mut mended = self.half::<P, 0>(s, operands, words);
+        if self.weights.n > self.panel * PANEL + 16 {
+            mended += self.half::<P, 1>(s, operands, words);
         }
         mended
     }
+
+    #[inline(always)]
+    fn half<P: Pairs, const HALF: usize>(&mut self, s: S, operands: &Operands<'_, R>, words: &[S::V; R]) -> usize {
+        let spec = self.spec;
+        let mut block = Block::open::<HALF>(s, spec, operands, words, &self.c[HALF]);
+        if !block.hopeless {
+            let cut = if spec.halved() { operands.b.len() / 2 } else { operands.b.len() };
+            let ((b, b_rest), (a, a_rest)) = (operands.b.split_at(cut), operands.a.split_at(cut));
+            multiply::<S, P, R, HALF>(s, a, b, &block.shift, &mut block.sum);
+            if !b_rest.is_empty() {
+                let mut rest = [s.splat(0); R];
+                multiply::<S, P, R, HALF>(s, a_rest, b_rest, &block.shift, &mut rest);
+                block.take(s, &rest, true);
+            }
+        }
+        block.close::<P, HALF>(s, spec, operands, &mut self.c[HALF])
+    }
+
+    /// One block of a single row, both halves at once, and the exponent words of the block from k `next` on: they do not depend on the
+    /// accumulators, whose chain would else be waited for.
+    #[inline(always)]
+    fn single<P: Pairs>(&mut self, s: S, operands: &Operands<'_, R>, words: &mut [S::V; R], next: usize) -> usize {
+        let Self { spec, rows, weights, panel, tile, min_field, .. } = *self;
+        let mut low = Block::open::<0>(s, spec, operands, words, &self.c[0]);
+        let mut high = Block::open::<1>(s, spec, operands, words, &self.c[1]);
+        let (_, next_a) = rows.tile::<R>(tile, next, spec.terms);
+        let next_b = &weights.panel(panel, next)[..spec.terms];
+        // Two sums each, of even and of odd k, so that no chain of additions is long.
+        let (mut low_odd, mut high_odd) = ([s.splat(0); R], [s.splat(0); R]);
+        words[0] = s.splat(0);
+        let ((b, _), (a, _)) = (operands.b.as_chunks::<2>(), operands.a.as_chunks::<2>());
+        let ((next_b, _), (next_a, _)) = (next_b.as_chunks::<2>(), next_a.as_chunks::<2>());
+        for (((b, a), next_b), next_a) in b.iter().zip(a).zip(next_b).zip(next_a) {
+            ahead(s, b, 0);
+            let both = columns(s, P::STORAGE, b, 0);
+            low.sum[0] = s.add(low.sum[0], term(s, s.mul(both[0], s.splat(a[0][0])), low.shift[0]));
+            high.sum[0] = s.add(high.sum[0], term(s, s.mul(both[1], s.splat(a[0][0])), high.shift[0]));
+            ahead(s, b, 1);
+            let both = columns(s, P::STORAGE, b, 1);
+            low_odd[0] = s.add(low_odd[0], term(s, s.mul(both[0], s.splat(a[1][0])), low.shift[0]));
+            high_odd[0] = s.add(high_odd[0], term(s, s.mul(both[1], s.splat(a[1][0])), high.shift[0]));
+            for (b, a) in next_b.iter().zip(next_a) {
+                let word = P::words(s, s.load(&b.0), min_field);
+                words[0] = s.max_halves(words[0], s.add(word, s.splat(a[0])));
+            }
+        }
+        low.take(s, &low_odd, spec.halved());
+        high.take(s, &high_odd, spec.halved());
+        let mended = low.close::<P, 0>(s, spec, operands, &mut self.c[0]);
+        mended + high.close::<P, 1>(s, spec, operands, &mut self.c[1])
+    }
 }
 
-/// One half of a block: R rows and 16 columns.
-#[inline(always)]
-fn half<S: Lanes, P: Pairs, const R: usize, const HALF: usize>(
-    s: S,
-    spec: &Spec,
-    operands: &Operands<'_, R>,
-    words: &[S::V; R],
-    c: &mut [S::V; R],
-) -> usize {
-    let none = s.splat(0);
-    let top = s.splat((spec.highest() + 127) << FIELD);
-    let (mut shift, mut worst) = ([none; R], none);
-    let fields = spec.fields(s, c);
-    for r in 0..R {
-        let words = if HALF == 0 { s.shl::<16>(words[r]) } else { s.and(words[r], s.splat(0xffff_0000)) };
-        let accumulator = s.add(fields[r], s.splat(127 << FIELD));
-        let exponent = s.max_unsigned(s.max_unsigned(words, accumulator), s.splat(operands.clamp));
-        shift[r] = s.sub(top, exponent);
-        worst = s.max_unsigned(worst, shift[r]);
-    }
-    let mut sum = spec.accumulator(s, c, &shift);
-    let mut outside = [0; ROWS];
-    if operands.beyond || s.gt_unsigned(worst, s.splat(operands.limit)) != 0 {
-        for r in 0..operands.valid.min(R) {
-            outside[r] = if operands.beyond { !0 } else { s.gt_unsigned(shift[r], s.splat(operands.limit)) };
-        }
-        // With every row to be computed again, nothing here counts, and all of each row must be.
-        if outside[..R].iter().all(|&lanes| lanes != 0) {
-            outside[..R].fill(!0);
-            return mend::<S, P, R, HALF>(s, spec, operands, &outside, [none; R], c);
-        }
-    }
-    let cut = if spec.halved() { operands.b.len() / 2 } else { operands.b.len() };
-    let ((b, b_rest), (a, a_rest)) = (operands.b.split_at(cut), operands.a.split_at(cut));
-    multiply::<S, P, R, HALF>(s, a, b, &shift, &mut sum);
-    let mut overflow = none;
-    if !b_rest.is_empty() {
-        let mut rest = [none; R];
-        multiply::<S, P, R, HALF>(s, a_rest, b_rest, &shift, &mut rest);
+/// One block of R rows and 16 columns under way.
+struct Block<S: Lanes, const R: usize> {
+    /// `F - E`, and the rescaling, in the place of the exponent field.
+    shift: [S::V; R],
+    /// The accumulators' terms, then the products' too.
+    sum: [S::V; R],
+    /// Sign bit set where i32 overflowed.
+    overflow: S::V,
+    /// Which outputs are not to be trusted.
+    outside: [u16; ROWS],
+    /// None is.
+    hopeless: bool,
+}
+
+impl<S: Lanes, const R: usize> Block<S, R> {
+    /// Aligned, before the products.
+    #[inline(always)]
+    fn open<const HALF: usize>(
+        s: S,
+        spec: &Spec,
+        operands: &Operands<'_, R>,
+        words: &[S::V; R],
+        c: &[S::V; R],
+    ) -> Self {
+        let none = s.splat(0);
+        let top = s.splat((spec.highest() + 127) << FIELD);
+        let (mut shift, mut worst) = ([none; R], none);
+        let fields = spec.fields(s, c);
         for r in 0..R {
-            let all = s.add(sum[r], rest[r]);
-            overflow = s.or(overflow, s.overflow(sum[r], rest[r], all));
-            sum[r] = all;
+            let words = if HALF == 0 { s.shl::<16>(words[r]) } else { s.and(words[r], s.splat(0xffff_0000)) };
+            let accumulator = s.add(fields[r], s.splat(127 << FIELD));
+            let exponent = s.max_unsigned(s.max_unsigned(words, accumulator), s.splat(operands.clamp));
+            shift[r] = s.sub(top, exponent);
+            worst = s.max_unsigned(worst, shift[r]);
         }
-    } else if operands.check {
-        let c = spec.accumulator(s, c, &shift);
+        let sum = spec.accumulator(s, c, &shift);
+        let (mut outside, mut hopeless) = ([0; ROWS], false);
+        if operands.beyond || s.gt_unsigned(worst, s.splat(operands.limit)) != 0 {
+            for r in 0..operands.valid.min(R) {
+                outside[r] = if operands.beyond { !0 } else { s.gt_unsigned(shift[r], s.splat(operands.limit)) };
+            }
+            // With every row to be computed again, nothing here counts, and all of each row must be.
+            hopeless = outside[..R].iter().all(|&lanes| lanes != 0);
+            if hopeless {
+                outside[..R].fill(!0);
+            }
+        }
+        Self { shift, sum, overflow: none, outside, hopeless }
+    }
+
+    /// Takes in a sum of other products, which may overflow where `noticed`.
+    #[inline(always)]
+    fn take(&mut self, s: S, rest: &[S::V; R], noticed: bool) {
         for r in 0..R {
-            overflow = s.or(overflow, s.overflow(s.sub(sum[r], c[r]), c[r], sum[r]));
+            let all = s.add(self.sum[r], rest[r]);
+            if noticed {
+                self.overflow = s.or(self.overflow, s.overflow(self.sum[r], rest[r], all));
+            }
+            self.sum[r] = all;
         }
     }
-    let out = spec.results(s, &sum, &shift);
-    if s.signs(overflow) != 0 && !spec.mutated(Mutation::NoOverflowCheck) {
-        outside[..operands.valid.min(R)].fill(!0);
+
+    /// The sums as accumulators, what is not to be trusted computed again; how many rows were.
+    #[inline(always)]
+    fn close<P: Pairs, const HALF: usize>(
+        mut self,
+        s: S,
+        spec: &Spec,
+        operands: &Operands<'_, R>,
+        c: &mut [S::V; R],
+    ) -> usize {
+        if operands.check && !spec.halved() {
+            let c = spec.accumulator(s, c, &self.shift);
+            for r in 0..R {
+                let products = s.sub(self.sum[r], c[r]);
+                self.overflow = s.or(self.overflow, s.overflow(products, c[r], self.sum[r]));
+            }
+        }
+        let out = spec.results(s, &self.sum, &self.shift);
+        if s.signs(self.overflow) != 0 && !spec.mutated(Mutation::NoOverflowCheck) {
+            self.outside[..operands.valid.min(R)].fill(!0);
+        }
+        if self.outside != [0; ROWS] {
+            return mend::<S, P, R, HALF>(s, spec, operands, &self.outside, out, c);
+        }
+        *c = out;
+        0
     }
-    if outside != [0; ROWS] {
-        return mend::<S, P, R, HALF>(s, spec, operands, &outside, out, c);
-    }
-    *c = out;
-    0
 }
 
 /// Stores the results, those of outputs outside computed again.
@@ -312,19 +425,6 @@ fn multiply<S: Lanes, P: Pairs, const R: usize, const HALF: usize>(
     shift: &[S::V; R],
     sum: &mut [S::V; R],
 ) {
-    if R == 1 {
-        // Two sums, of even and of odd k, so that neither chain of additions is long.
-        let mut odd = s.splat(0);
-        for (pair, a) in a.as_chunks::<2>().0.iter().enumerate() {
-            ahead(s, b, 2 * pair + HALF);
-            let even_b = columns(s, P::STORAGE, b, 2 * pair)[HALF];
-            let odd_b = columns(s, P::STORAGE, b, 2 * pair + 1)[HALF];
-            sum[0] = s.add(sum[0], term(s, s.mul(even_b, s.splat(a[0][0])), shift[0]));
-            odd = s.add(odd, term(s, s.mul(odd_b, s.splat(a[1][0])), shift[0]));
-        }
-        sum[0] = s.add(sum[0], odd);
-        return;
-    }
     part::<S, P, R, HALF, 0>(s, a, b, shift, sum);
     if S::PARTS == 2 {
         part::<S, P, R, HALF, 1>(s, a, b, shift, sum);

@@ -11,7 +11,7 @@ use crate::format::Elem;
 use crate::mma::{Conversion, Fp8Split, Instruction, Operation, TFdpa};
 use crate::profile::Profile;
 use crate::simd::Level;
-use crate::simd::lanes;
+use crate::simd::lanes::{self, Kernel, Lanes};
 use crate::threads;
 use std::ops::Range;
 use std::sync::atomic::Ordering::Relaxed;
@@ -285,7 +285,7 @@ impl Gemm {
     fn job(&self, spec: &Spec, rows: &Rows, weights: &Weights, job: &Job, space: &mut Workspace) -> usize {
         let mended = self.kernel(spec, rows, weights, job, space);
         if !spec.plain() {
-            space.d.iter_mut().flat_map(|line| &mut line.0).for_each(|word| *word = spec.result(*word));
+            lanes::run::<Finish>(self.level, &mut Finished { spec, d: &mut space.d });
         }
         mended
     }
@@ -329,6 +329,27 @@ impl Gemm {
                 refuse("accumulators", format!("{} are needed, {} were given", x.m * w.n, c.len()))
             }
             _ => Ok(()),
+        }
+    }
+}
+
+/// Accumulators, which become D in their place.
+struct Finished<'a> {
+    spec: &'a Spec,
+    d: &'a mut [Line],
+}
+
+/// Finishes them.
+struct Finish;
+
+impl Kernel for Finish {
+    type Call<'a> = Finished<'a>;
+
+    #[inline(always)]
+    fn run<S: Lanes>(s: S, call: &mut Finished<'_>) {
+        for line in &mut *call.d {
+            let d = call.spec.d(s, s.load(&line.0));
+            s.store(d, &mut line.0);
         }
     }
 }

@@ -6,7 +6,7 @@
 
 use super::spec::{LEAST_HALF, MOST_TERMS, Spec};
 use super::weights::Line;
-use crate::mma::{TFdpa, ZeroPolicy};
+use crate::mma::{TFdpa, ZeroPolicy, convert};
 use crate::simd::lanes::{Kernel, Lanes};
 
 /// Rows of a block.
@@ -140,21 +140,9 @@ fn by_rows<S: Lanes, const R: usize>(s: S, work: &mut Work<'_>) {
             let d = if work.spec.halves() {
                 work.spec.half(s, s.narrow_to_odd(value))
             } else {
-                converted(s, s.narrow_toward_zero(value), work.spec.kept())
+                convert::narrowed(s, value, work.spec.params.conversion.kept())
             };
             s.store(d, &mut work.d[first + r].0);
         }
     }
-}
-
-/// With the bits that the conversion keeps; a NaN is kept whole, and what becomes zero is +0.
-#[inline(always)]
-fn converted<S: Lanes>(s: S, d: S::V, kept: u32) -> S::V {
-    if kept == !0 {
-        return d;
-    }
-    let nan = s.gt_unsigned(s.shl::<1>(d), s.splat(0xff00_0000));
-    let cut = s.and(d, s.splat(kept));
-    let whole = s.or(cut, s.clear(s.splat(!kept), !nan));
-    s.clear(whole, !s.nonzero(s.shl::<1>(cut)))
 }

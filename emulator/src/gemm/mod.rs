@@ -25,7 +25,7 @@
 //! zero operand takes part in no alignment that the window admits, so both zero policies give the same bits there, and no exponent floor
 //! reaches it.
 //!
-//! f16 accumulators are held as f32, exactly. Their sum becomes an f32 rounded to odd and that an f16 to nearest even, in integers; their
+//! f16 accumulators are held as f32, exactly. Their sum becomes an f32 rounded to odd and that an f16 to nearest even; their
 //! exponent floor lies inside the window and is applied. Partial sums ([`Gemm::promoted`], and FP8 where it is issued as two f16 steps)
 //! start from zero and are added by IEEE additions.
 //!

@@ -2,9 +2,8 @@
 
 use super::element::{Facts, RESCALE, small};
 use super::weights::Line;
-use crate::format::{Elem, f16_to_f32, narrow_f32};
-use crate::mma::{Conversion, TFdpa, ZeroPolicy, half};
-use crate::round::{Overflow, Rounding};
+use crate::format::f16_to_f32;
+use crate::mma::{Conversion, TFdpa, ZeroPolicy, convert};
 use crate::simd::lanes::Lanes;
 use std::ops::Range;
 
@@ -120,14 +119,14 @@ impl Spec {
         if self.halves() { f16_to_f32(bits as u16) } else { bits }
     }
 
-    /// An accumulator as D.
-    pub(super) fn result(&self, held: u32) -> u32 {
-        match (self.halves(), held & 0x7fff_ffff > 0x7f80_0000) {
-            (true, true) => 0x7fff,
-            (true, false) => narrow_f32(held, Elem::F16.format(), Rounding::NearestEven, Overflow::ByRounding) as u32,
-            (false, true) => 0x7fff_ffff,
-            (false, false) => held,
+    /// Accumulators as D.
+    #[inline(always)]
+    pub(super) fn d<S: Lanes>(&self, s: S, held: S::V) -> S::V {
+        if self.halves() {
+            return convert::packed(s, held);
         }
+        let nan = s.max(s.sub(s.and(held, s.splat(0x7fff_ffff)), s.splat(EXPONENT)), s.splat(0));
+        s.where_nonzero(nan, s.splat(0x7fff_ffff), held)
     }
 
     /// The exponent fields that accumulators align by, in their place. f16 subnormals share one, and no alignment is below the floor.
@@ -138,10 +137,11 @@ impl Spec {
             out[r] = s.and(c[r], s.splat(EXPONENT));
         }
         if self.halves() {
+            // (As f32, every f16 but zero is a normal number.)
+            let floor = self.floor();
+            let (least, floor) = (s.splat(LEAST_HALF.max(floor) << FIELD), s.splat(floor << FIELD));
             for r in 0..R {
-                let field = s.max_unsigned(out[r], s.splat(LEAST_HALF << FIELD));
-                let field = s.where_nonzero(s.shl::<1>(c[r]), field, s.splat(0));
-                out[r] = s.max_unsigned(field, s.splat(self.floor() << FIELD));
+                out[r] = s.where_nonzero(out[r], s.max_unsigned(out[r], least), floor);
             }
         }
         out
@@ -272,16 +272,16 @@ impl Spec {
         let mut out = *sum;
         if self.halves() {
             for r in 0..R {
-                out[r] = self.half(s, s.mul(half::odd(s, sum[r]), self.scale(s, shift[r])));
+                out[r] = self.half(s, s.mul(convert::odd(s, sum[r]), self.scale(s, shift[r])));
             }
             return out;
         }
         for r in 0..R {
             out[r] = s.mul(self.converted(s, sum[r]), self.scale(s, shift[r]));
         }
-        if self.kept() != !0 {
+        if self.params.conversion.kept() != !0 {
             for r in 0..R {
-                out[r] = s.and(out[r], s.splat(self.kept()));
+                out[r] = s.and(out[r], s.splat(self.params.conversion.kept()));
             }
         }
         out
@@ -290,20 +290,17 @@ impl Spec {
     /// An f32, exact or rounded to odd, as an f16 accumulator.
     #[inline(always)]
     pub(super) fn half<S: Lanes>(&self, s: S, value: S::V) -> S::V {
-        let bits = half::rounded(s, value);
-        let zero = if self.params.conversion == Conversion::Rne16Signed { bits } else { s.splat(0) };
-        s.widen_f16(s.where_nonzero(s.and(bits, s.splat(0x7fff)), bits, zero)).0
+        let rounded = s.round_f16(value);
+        if self.params.conversion == Conversion::Rne16Signed {
+            return rounded;
+        }
+        s.where_nonzero(s.shl::<1>(rounded), rounded, s.splat(0))
     }
 
     /// The scale `2^(E - F)` of a shift.
     #[inline(always)]
     pub(super) fn scale<S: Lanes>(&self, s: S, shift: S::V) -> S::V {
         s.sub(s.splat((127 + self.rescale()) << FIELD), shift)
-    }
-
-    /// Bits that the final conversion keeps.
-    pub(super) fn kept(&self) -> u32 {
-        if self.params.conversion == Conversion::RzE8m13 { !0x3ff } else { !0 }
     }
 }
 

@@ -9,7 +9,7 @@ use super::mend::{Mend, ROWS, Work};
 use super::rows::{self, Rows, TALL};
 use super::spec::{Bytes, EXPONENT, FIELD, Mutation, Spec, facts_of};
 use super::weights::{Line, PANEL, Storage, Weights};
-use crate::mma::half;
+use crate::mma::convert;
 use crate::simd::lanes::{Kernel, Lanes};
 use std::ops::Range;
 
@@ -212,18 +212,13 @@ impl Chunk<'_> {
 }
 
 /// Adds partial sums to the accumulators, and starts others: IEEE additions to nearest even. That of f32 is its own definition here
-/// (`1 * partial + d`, rounded once); that of f16 is exact in f64, and rounded by integers.
+/// (`1 * partial + d`, rounded once); that of f16 is rounded again ([`convert::sum`]).
 #[inline(always)]
 fn promote<S: Lanes>(s: S, spec: &Spec, partial: &mut [[Line; GROUPS]; TALL], d: &mut [[Line; GROUPS]; TALL]) {
     let one = s.splat(127 << FIELD);
     for (partial, d) in partial.as_flattened_mut().iter_mut().zip(d.as_flattened_mut()) {
         let (a, b) = (s.load(&partial.0), s.load(&d.0));
-        let sum = if spec.halves() {
-            let exact = s.add_f64(s.widen(a), s.widen(b));
-            s.widen_f16(half::rounded(s, s.narrow_to_odd(exact))).0
-        } else {
-            s.fma(one, a, b)
-        };
+        let sum = if spec.halves() { convert::sum(s, a, b) } else { s.fma(one, a, b) };
         s.store(sum, &mut d.0);
         *partial = Line::ZERO;
     }

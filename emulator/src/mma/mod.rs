@@ -9,13 +9,13 @@
 
 mod aligned;
 mod block_scaled;
+pub(crate) mod convert;
 mod exact_fdpa;
 mod exact_sum;
 mod fast;
 mod fma_chain;
 mod fp8_through_f16;
 mod ftz_add_mul;
-pub(crate) mod half;
 mod instruction;
 mod integer;
 pub mod layout;

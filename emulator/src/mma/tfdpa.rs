@@ -53,6 +53,11 @@ impl Conversion {
         }
     }
 
+    /// Bits of an f32 result that are kept.
+    pub(crate) const fn kept(self) -> u32 {
+        if matches!(self, Self::RzE8m13) { !0x3ff } else { !0 }
+    }
+
     /// The element type the result is held in, which is also the type of C of the next block.
     #[must_use]
     pub const fn elem(self) -> Elem {

@@ -3,13 +3,13 @@
 use super::Call;
 use super::kernel::N;
 use super::operand::halves;
-use crate::mma::{Conversion, TFdpa, ZeroPolicy, half};
+use crate::mma::{Conversion, TFdpa, ZeroPolicy, convert};
 use crate::simd::lanes::Lanes;
 
 /// Exponent fields sit at bit 23.
 const FIELD: u32 = 23;
 
-/// The type of C and D. Between steps an accumulator is held as its own bits, one to a lane.
+/// The type of C and D. Between steps an accumulator is held as f32, exactly, one to a lane.
 pub(super) trait Accumulator {
     /// f32 exponent field that subnormals share with the smallest normal number.
     const MIN_FIELD: u32;
@@ -19,9 +19,6 @@ pub(super) trait Accumulator {
 
     /// Stores D.
     fn store<S: Lanes>(s: S, call: &mut Call<'_>, columns: [S::V; N]);
-
-    /// The value as f32: exact.
-    fn value<S: Lanes>(s: S, bits: S::V) -> S::V;
 
     /// The f32 exponent field of a value's unnormalised exponent, in its place; less than every field of the window for a zero.
     fn field<S: Lanes>(s: S, value: S::V) -> S::V;
@@ -67,11 +64,6 @@ impl Accumulator for F32 {
     }
 
     #[inline(always)]
-    fn value<S: Lanes>(_: S, bits: S::V) -> S::V {
-        bits
-    }
-
-    #[inline(always)]
     fn field<S: Lanes>(s: S, value: S::V) -> S::V {
         s.and(value, s.splat(0xff << FIELD))
     }
@@ -82,17 +74,17 @@ impl Accumulator for F32 {
     }
 
     #[inline(always)]
-    fn converted<S: Lanes>(s: S, _: &TFdpa, sum: S::V, scale: S::V) -> S::V {
-        s.mul(s.to_float_toward_zero(sum), scale)
+    fn converted<S: Lanes>(s: S, params: &TFdpa, sum: S::V, scale: S::V) -> S::V {
+        s.and(s.mul(s.to_float_toward_zero(sum), scale), s.splat(params.conversion.kept()))
     }
 
     #[inline(always)]
-    fn converted_f64<S: Lanes>(s: S, _: &TFdpa, value: S::D) -> S::V {
-        s.narrow_toward_zero(value)
+    fn converted_f64<S: Lanes>(s: S, params: &TFdpa, value: S::D) -> S::V {
+        convert::narrowed(s, value, params.conversion.kept())
     }
 }
 
-/// f16, to nearest even, in the low half of its lane.
+/// f16, to nearest even.
 pub(super) struct F16;
 
 impl Accumulator for F16 {
@@ -104,8 +96,7 @@ impl Accumulator for F16 {
         let columns = s.transpose([x, y, z, w]);
         let mut out = [s.splat(0); N];
         for i in 0..4 {
-            out[2 * i] = s.and(columns[i], s.splat(0xffff));
-            out[2 * i + 1] = s.shr::<16>(columns[i]);
+            (out[2 * i], out[2 * i + 1]) = s.widen_f16(columns[i]);
         }
         out
     }
@@ -114,7 +105,7 @@ impl Accumulator for F16 {
     fn store<S: Lanes>(s: S, call: &mut Call<'_>, columns: [S::V; N]) {
         let mut pairs = [s.splat(0); 4];
         for i in 0..4 {
-            pairs[i] = s.or(columns[2 * i], s.shl::<16>(columns[2 * i + 1]));
+            pairs[i] = s.or(convert::packed(s, columns[2 * i]), s.shl::<16>(convert::packed(s, columns[2 * i + 1])));
         }
         for (i, row) in s.transpose_back(pairs).into_iter().enumerate() {
             s.store(row, &mut call.d[i / 2].as_chunks_mut::<16>().0[i % 2]);
@@ -122,14 +113,10 @@ impl Accumulator for F16 {
     }
 
     #[inline(always)]
-    fn value<S: Lanes>(s: S, bits: S::V) -> S::V {
-        s.widen_f16(bits).0
-    }
-
-    #[inline(always)]
     fn field<S: Lanes>(s: S, value: S::V) -> S::V {
-        let field = s.max_unsigned(s.and(value, s.splat(0xff << FIELD)), s.splat(Self::MIN_FIELD << FIELD));
-        s.where_nonzero(s.shl::<1>(value), field, s.splat(0))
+        // (As f32, every f16 but zero is a normal number.)
+        let field = s.and(value, s.splat(0xff << FIELD));
+        s.where_nonzero(field, s.max_unsigned(field, s.splat(Self::MIN_FIELD << FIELD)), s.splat(0))
     }
 
     #[inline(always)]
@@ -142,18 +129,20 @@ impl Accumulator for F16 {
 
     #[inline(always)]
     fn converted<S: Lanes>(s: S, params: &TFdpa, sum: S::V, scale: S::V) -> S::V {
-        signed(s, params, half::rounded(s, s.mul(half::odd(s, sum), scale)))
+        signed(s, params, s.round_f16(s.mul(convert::odd(s, sum), scale)))
     }
 
     #[inline(always)]
     fn converted_f64<S: Lanes>(s: S, params: &TFdpa, value: S::D) -> S::V {
-        signed(s, params, half::rounded(s, s.narrow_to_odd(value)))
+        signed(s, params, s.round_f16(s.narrow_to_odd(value)))
     }
 }
 
 /// Zeros lose their sign, unless negative sums that underflow keep it. (A sum of no terms is `+0` already.)
 #[inline(always)]
-fn signed<S: Lanes>(s: S, params: &TFdpa, bits: S::V) -> S::V {
-    let zero = if params.conversion == Conversion::Rne16Signed { bits } else { s.splat(0) };
-    s.where_nonzero(s.and(bits, s.splat(0x7fff)), bits, zero)
+fn signed<S: Lanes>(s: S, params: &TFdpa, value: S::V) -> S::V {
+    if params.conversion == Conversion::Rne16Signed {
+        return value;
+    }
+    s.where_nonzero(s.shl::<1>(value), value, s.splat(0))
 }

@@ -10,17 +10,20 @@ use crate::mma::{TFdpa, ZeroPolicy};
 use crate::simd::lanes::{Kernel, Lanes};
 use std::marker::PhantomData;
 
+/// The most products of a step.
+pub(super) const MOST_TERMS: usize = 32;
+
 /// One step of a tile: inputs, and the results of some columns.
 pub(super) struct Work<'a> {
     pub params: &'a TFdpa,
     /// Products of the step.
     pub terms: usize,
-    /// f32 exponent field that the subnormal operands share.
-    pub min_field: u32,
+    /// f32 exponent fields that the subnormals of A share, and those of B.
+    pub min_fields: [u32; 2],
     /// f32 bits of A by k, lanes are rows.
-    pub a: [[u32; 16]; 16],
+    pub a: [[u32; 16]; MOST_TERMS],
     /// f32 bits of B by column, then k.
-    pub b: [[u32; 16]; N],
+    pub b: [[u32; MOST_TERMS]; N],
     /// f32 bits of the values of C by column, lanes are rows.
     pub c: [[u32; 16]; N],
     /// Which columns to compute.
@@ -63,11 +66,12 @@ fn run<S: Lanes, C: Accumulator>(s: S, work: &mut Work<'_>) {
     };
     let splat = |value: i32| s.splat(value as u32);
     let zero = splat(zero);
-    let mut a = [s.widen(zero); 16];
-    let mut a_exponents = [zero; 16];
+    let [min_a, min_b] = work.min_fields;
+    let mut a = [s.widen(zero); MOST_TERMS];
+    let mut a_exponents = [zero; MOST_TERMS];
     for k in 0..work.terms {
         let bits = s.load(&work.a[k]);
-        (a[k], a_exponents[k]) = (s.widen(bits), exponents(s, bits, work.min_field, zero));
+        (a[k], a_exponents[k]) = (s.widen(bits), exponents(s, bits, min_a, zero));
     }
     for n in 0..N {
         if !work.columns[n] {
@@ -76,7 +80,7 @@ fn run<S: Lanes, C: Accumulator>(s: S, work: &mut Work<'_>) {
         let c = s.load(&work.c[n]);
         let mut largest = exponents(s, c, C::MIN_FIELD, zero);
         for k in 0..work.terms {
-            let b = exponents(s, s.splat(work.b[n][k]), work.min_field, zero);
+            let b = exponents(s, s.splat(work.b[n][k]), min_b, zero);
             largest = s.max(largest, s.add(a_exponents[k], b));
         }
         // Without a term every summand is a zero, so any scale will do.

@@ -3,9 +3,9 @@
 //! In the fragments of m16n8k32 the lower two elements of every register are those of the first step, and they lie as the elements of
 //! an m16n8k16 of f16 do; the upper two are those of the second.
 
-use super::{Call, Form, Fp8, Path, Production, accumulator, at, covers};
+use super::{Call, Form, Fp8AsF16, Path, Production, accumulator, at, covers};
 use crate::format::Elem;
-use crate::mma::half::{Add, Sum};
+use crate::mma::convert::{Add, Sum};
 use crate::mma::layout::{LANES, Layout, Register};
 use crate::mma::{Fp8Split, Fp8ThroughF16};
 use crate::scalar::lanes::add_rn;
@@ -32,8 +32,8 @@ impl TwoSteps {
             return None;
         }
         let step = match rule.step.c {
-            Elem::F16 => at::<Fp8, accumulator::F16, Production, 8, 1>(level),
-            _ => at::<Fp8, accumulator::F32, Production, 8, 1>(level),
+            Elem::F16 => at::<Fp8AsF16, accumulator::F16, Production, 8, 1>(level),
+            _ => at::<Fp8AsF16, accumulator::F32, Production, 8, 1>(level),
         };
         Some(Self { rule: *rule, step: Path(step?), level })
     }

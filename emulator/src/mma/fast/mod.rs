@@ -1,7 +1,7 @@
 //! The fast path: one warp-level T-FDPA instruction with vectors, bit for bit.
 //!
-//! Covers f16, bf16 and TF32 operands with f32 accumulators, f16 operands with f16 accumulators, and 8-bit operands where they are widened
-//! to f16 ([`fp8`]), m16n8kK. Lanes are the 16 rows of the tile; a vector holds one k of A, and
+//! Covers f16, bf16 and TF32 operands with f32 accumulators, f16 operands with f16 accumulators, and FP8 with both: where there is a unit
+//! for it, and where it is widened to f16 ([`fp8`]); m16n8kK. Lanes are the 16 rows of the tile; a vector holds one k of A, and
 //! one element of B multiplies it. With `E` the alignment exponent of an output and `h = F - E`, a product costs four instructions:
 //!
 //! ```text
@@ -25,11 +25,15 @@
 //! 3. **Products round only below the unit.** `p` is inexact only below `2^-126`, where the term truncates to 0 anyway.
 //! 4. **The end.** A conversion toward zero keeps the top 24 bits, and the power of two is exact: the result is 0 (as `+0`) or at least
 //!    `2^-125`, and `E <= F` excludes overflow.
-//! 5. **i32 suffices** for the products (`4 * terms * 2^F <= 2^31`, and truncated significands stay below 4). Adding the accumulator can
-//!    overflow if that bound is tight (16 terms, 25 bits); the sign test of signed addition finds it.
+//! 5. **i32 suffices** for 16 products (`4 * terms * 2^F <= 2^31`, and truncated significands stay below 4). Adding the accumulator can
+//!    overflow if that bound is tight (16 terms, 25 bits); the sign test of signed addition finds it. Of 32 products, FP8 all of them, the
+//!    second 16 are added last, with the same test.
 //!
-//! With f16 accumulators the end is another: the sum becomes an f32 rounded to odd, and that an f16 to nearest even, in integers
-//! ([`half`](super::half)). The exponent floor lies inside the window there, and is applied.
+//! FP8 products reach `2^30`, above a window that ends at `2^F`. So A is held times `2^-20`, and every `h` above is 20 more; the accumulator
+//! alone may then have a negative one, and is scaled by a float product instead, exactly where its term is not 0.
+//!
+//! With f16 accumulators the end is another: the sum becomes an f32 rounded to odd, and that an f16 to nearest even
+//! ([`convert`](super::convert)). The exponent floor lies inside the window there, and is applied.
 //!
 //! Outputs outside the window without any nonzero term are zero. All others there, overflowed ones, and tiles with an operand beyond the
 //! limit (infinities and NaNs among them) take the [`careful`] path: the same sum in f64, which holds every product and every scale
@@ -59,7 +63,7 @@ use crate::simd::lanes::{avx2, avx512};
 use accumulator::Accumulator;
 use fp8::TwoSteps;
 use kernel::{Dense, Hooks, Production};
-use operand::{Bf16, F16, Form, Fp8, Operand, Tf32};
+use operand::{Bf16, F16, Form, Fp8, Fp8AsF16, Operand, Tf32};
 
 /// One instruction to execute.
 pub(super) struct Call<'a> {
@@ -76,7 +80,7 @@ pub(super) struct Call<'a> {
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Fast {
     /// One kernel.
-    One { params: TFdpa, path: Path },
+    One { params: TFdpa, forms: [Form; 2], path: Path },
     /// Two steps and an addition.
     Two(TwoSteps),
 }
@@ -86,7 +90,8 @@ impl Fast {
     pub(super) fn new(operation: &Operation, layout: &Layout, level: Level) -> Option<Self> {
         match operation {
             Operation::TFdpa(params) => {
-                Path::with::<Production>(params, layout, level).map(|path| Self::One { params: *params, path })
+                let forms = [layout.types.a, layout.types.b].map(Form::of);
+                Path::with::<Production>(params, layout, level).map(|path| Self::One { params: *params, forms, path })
             }
             Operation::Fp8ThroughF16(rule) => TwoSteps::new(rule, layout, level).map(Self::Two),
             _ => None,
@@ -97,7 +102,7 @@ impl Fast {
     #[inline]
     pub(super) fn run(&self, a: &[&Register], b: &[&Register], c: &[&Register], d: &mut [Register]) {
         match self {
-            Self::One { params, path } => path.run(&mut Call { params, forms: [Form::NONE; 2], a, b, c, d }),
+            Self::One { params, forms, path } => path.run(&mut Call { params, forms: *forms, a, b, c, d }),
             Self::Two(steps) => steps.run(a, b, c, d),
         }
     }
@@ -130,9 +135,8 @@ impl Path {
 fn covers(params: &TFdpa) -> bool {
     // Inside the window a floor of f32 results must not matter, nor a user's floor leave the range of the careful path.
     let (elem, highest) = match params.conversion {
-        Conversion::Rz32 => (Elem::F32, params.fraction - 125),
+        Conversion::Rz32 | Conversion::RzE8m13 => (Elem::F32, params.fraction - 125),
         Conversion::Rne16 | Conversion::Rne16Signed => (Elem::F16, 0),
-        Conversion::RzE8m13 => return false,
     };
     params.c == elem
         && (1..=25).contains(&params.fraction)
@@ -140,7 +144,9 @@ fn covers(params: &TFdpa) -> bool {
 }
 
 fn compiled<H: Hooks>(params: &TFdpa, layout: &Layout, level: Level) -> Option<Compiled> {
-    if !covers(params) || layout.matrices != 1 || layout.types.a != layout.types.b {
+    let fp8 = |elem| matches!(elem, Elem::E4m3 | Elem::E5m2);
+    let mixed = layout.types.a != layout.types.b && !(fp8(layout.types.a) && fp8(layout.types.b));
+    if !covers(params) || layout.matrices != 1 || mixed {
         return None;
     }
     let k = layout.shape.k as usize;
@@ -161,6 +167,12 @@ fn compiled<H: Hooks>(params: &TFdpa, layout: &Layout, level: Level) -> Option<C
         (Elem::Tf32, Elem::F32, 8, 1) => at::<Tf32, accumulator::F32, H, 4, 1>(level),
         (Elem::Tf32, Elem::F32, 8, 2) => at::<Tf32, accumulator::F32, H, 4, 2>(level),
         (Elem::Tf32, Elem::F32, 4, 1) => at::<Tf32, accumulator::F32, H, 2, 1>(level),
+        (Elem::E4m3 | Elem::E5m2, Elem::F32, 32, 1) => at::<Fp8, accumulator::F32, H, 16, 1>(level),
+        (Elem::E4m3 | Elem::E5m2, Elem::F32, 32, 2) => at::<Fp8, accumulator::F32, H, 16, 2>(level),
+        (Elem::E4m3 | Elem::E5m2, Elem::F32, 16, 1) => at::<Fp8, accumulator::F32, H, 8, 1>(level),
+        (Elem::E4m3 | Elem::E5m2, Elem::F16, 32, 1) => at::<Fp8, accumulator::F16, H, 16, 1>(level),
+        (Elem::E4m3 | Elem::E5m2, Elem::F16, 32, 2) => at::<Fp8, accumulator::F16, H, 16, 2>(level),
+        (Elem::E4m3 | Elem::E5m2, Elem::F16, 16, 1) => at::<Fp8, accumulator::F16, H, 8, 1>(level),
         _ => None,
     }
 }

@@ -68,6 +68,12 @@ fn widen(a: __m256i) -> (__m256i, __m256i) {
     })
 }
 
+/// f32 to f16, to nearest even.
+#[inline(always)]
+fn to_f16(a: __m256i) -> __m128i {
+    op!(_mm256_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(_mm256_castsi256_ps(a)))
+}
+
 /// Lanes of 64 bits whose magnitude is above `limit`.
 #[inline(always)]
 fn above(magnitude: __m256i, limit: i64) -> __m256i {
@@ -312,6 +318,14 @@ impl Lanes for Avx2 {
     fn widen_f16(self, a: V) -> (V, V) {
         let ((even0, odd0), (even1, odd1)) = (widen(a[0]), widen(a[1]));
         ([even0, even1], [odd0, odd1])
+    }
+    #[inline(always)]
+    fn narrow_f16(self, a: V) -> V {
+        op!([_mm256_cvtepu16_epi32(to_f16(a[0])), _mm256_cvtepu16_epi32(to_f16(a[1]))])
+    }
+    #[inline(always)]
+    fn round_f16(self, a: V) -> V {
+        op!([_mm256_castps_si256(_mm256_cvtph_ps(to_f16(a[0]))), _mm256_castps_si256(_mm256_cvtph_ps(to_f16(a[1]))),])
     }
     #[inline(always)]
     fn pack_pairs(self, a: V) -> V {

@@ -163,6 +163,19 @@ impl Lanes for Avx512 {
         })
     }
     #[inline(always)]
+    fn narrow_f16(self, a: __m512i) -> __m512i {
+        op!(_mm512_cvtepu16_epi32(_mm512_cvtps_ph::<{ _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC }>(
+            _mm512_castsi512_ps(a)
+        )))
+    }
+    #[inline(always)]
+    fn round_f16(self, a: __m512i) -> __m512i {
+        op!({
+            let halves = _mm512_cvtps_ph::<{ _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC }>(_mm512_castsi512_ps(a));
+            _mm512_castps_si512(_mm512_cvtph_ps(halves))
+        })
+    }
+    #[inline(always)]
     fn pack_pairs(self, a: __m512i) -> __m512i {
         op!(_mm512_or_si512(a, _mm512_srli_epi64::<16>(a)))
     }

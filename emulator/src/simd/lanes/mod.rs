@@ -102,6 +102,12 @@ pub(crate) trait Lanes: Copy {
     fn to_float_nearest(self, a: Self::V) -> Self::V;
     /// The f32 values of the low and of the high halves, which hold f16.
     fn widen_f16(self, a: Self::V) -> (Self::V, Self::V);
+    /// f32 to f16 in the low half of each lane, to nearest even, zeros with their sign. A NaN becomes one, with any payload.
+    ///
+    /// The one rounding to nearest that the host does for a tensor core: IEEE 754's, named in the instruction and not taken from a mode.
+    fn narrow_f16(self, a: Self::V) -> Self::V;
+    /// [`Lanes::narrow_f16`], and back to f32.
+    fn round_f16(self, a: Self::V) -> Self::V;
     /// Even and odd 32-bit lanes of each pair packed as halves of the even lane; the odd lane is unspecified. Words below 2^16.
     fn pack_pairs(self, a: Self::V) -> Self::V;
 

@@ -75,6 +75,25 @@ fn fma(a: u32, b: u32, c: u32) -> u32 {
     (f64::from_bits(odd) as f32).to_bits()
 }
 
+/// f32 to f16, to nearest even, by integers: one bit below the result's last, whether anything lies below that, and the last bit decide.
+/// Adding the rounded significand to the exponent's place carries as it must.
+#[inline(always)]
+fn narrow_f16(a: u32) -> u32 {
+    let magnitude = a & 0x7fff_ffff;
+    // Subnormal results share the exponent of the smallest normal ones. What is below half of the smallest becomes 0 or is a tie with it.
+    let exponent = (magnitude >> 23).max(127 - 14);
+    let implied = if magnitude < 0x0080_0000 { 0 } else { 0x0080_0000 };
+    let shift = (exponent - (magnitude >> 23)).min(25);
+    let significand = magnitude & 0x007f_ffff | implied;
+    // Aligned to the shared exponent, what falls off kept as one bit.
+    let aligned = significand >> shift | u32::from(significand & ((1 << shift) - 1) != 0);
+    let rounded = (aligned + 0x0fff + (aligned >> 13 & 1)) >> 13;
+    // The implied bit of a normal number is one in the exponent's place.
+    let bits = ((exponent - (127 - 14)) << 10) + rounded;
+    let special = if magnitude > 0x7f80_0000 { 0x7fff } else { 0x7c00 };
+    (a >> 16 & 0x8000) | if bits >= 0x7c00 { special } else { bits }
+}
+
 impl Lanes for Portable {
     type V = V;
     type D = [f64; 16];
@@ -229,6 +248,14 @@ impl Lanes for Portable {
             chosen | (half & 0x8000) << 16
         }
         (map(a, |a| widen(a & 0xffff)), map(a, |a| widen(a >> 16)))
+    }
+    #[inline(always)]
+    fn narrow_f16(self, a: V) -> V {
+        map(a, narrow_f16)
+    }
+    #[inline(always)]
+    fn round_f16(self, a: V) -> V {
+        self.widen_f16(self.narrow_f16(a)).0
     }
     #[inline(always)]
     fn pack_pairs(self, a: V) -> V {

@@ -1,7 +1,7 @@
 //! Deliberate mistakes: the tiles must notice every one of them on every level, or they prove nothing.
 
 use super::*;
-use crate::mma::fast::at;
+use crate::mma::fast::{Compiled, at};
 use crate::mma::fast::{accumulator, operand};
 
 macro_rules! mutant {
@@ -21,10 +21,10 @@ mutant!(SmallIsNothing, const NOTICE_TERMS: bool = false;);
 mutant!(AccumulatorNotAligned, const ALIGN_ACCUMULATOR: bool = false;);
 mutant!(ConvertedToNearest, const CONVERT_TOWARD_ZERO: bool = false;);
 
-/// The kinds of tile on which Hopper's bf16 kernel with `H` differs from the reference.
-fn noticed_by<H: Hooks>(level: Level) -> Vec<Kind> {
-    let subject = Subject::new(("sm_90", M16N8K16, Bf16, F32), ZeroPolicy::Exclude);
-    let path = Path(at::<operand::Bf16, accumulator::F32, H, 8, 1>(level).unwrap());
+/// The kinds of tile on which the kernel `path` differs from the reference.
+fn noticed(case: Case, path: Option<Compiled>) -> Vec<Kind> {
+    let subject = Subject::new(case, ZeroPolicy::Exclude);
+    let path = Path(path.unwrap());
     let differs = |kind: &Kind| {
         (0..TILES).any(|seed| {
             let tile = Tile::new(&subject.layout, *kind, seed as u64);
@@ -32,6 +32,16 @@ fn noticed_by<H: Hooks>(level: Level) -> Vec<Kind> {
         })
     };
     Kind::ALL.into_iter().filter(differs).collect()
+}
+
+/// Hopper's bf16 kernel.
+fn noticed_by<H: Hooks>(level: Level) -> Vec<Kind> {
+    noticed(("sm_90", M16N8K16, [Bf16; 2], F32), at::<operand::Bf16, accumulator::F32, H, 8, 1>(level))
+}
+
+/// FP8 with 32 products and 25 bits.
+fn noticed_of_fp8<H: Hooks>(level: Level) -> Vec<Kind> {
+    noticed(("sm_120", M16N8K32, [E5m2; 2], F32), at::<operand::Fp8, accumulator::F32, H, 16, 1>(level))
 }
 
 #[test]
@@ -47,5 +57,11 @@ fn every_mistake_is_noticed() {
         noticed(noticed_by::<SmallIsNothing>(level), Kind::Tiny);
         noticed(noticed_by::<AccumulatorNotAligned>(level), Kind::Boundary);
         noticed(noticed_by::<ConvertedToNearest>(level), Kind::Normal);
+
+        assert_eq!(noticed_of_fp8::<Production>(level), []);
+        noticed(noticed_of_fp8::<NoOverflowCheck>(level), Kind::Maximal);
+        // (The upper edge cannot be noticed: products do not reach it, and where an accumulator does, they vanish and it is scaled exactly.)
+        noticed(noticed_of_fp8::<AccumulatorNotAligned>(level), Kind::Boundary);
+        noticed(noticed_of_fp8::<ConvertedToNearest>(level), Kind::Normal);
     }
 }

@@ -1,6 +1,6 @@
 //! Tiles that try the kernel where it could be wrong.
 
-use crate::format::{Elem, Format};
+use crate::format::{Elem, Format, Specials};
 use crate::mma::layout::{LANES, Layout, Register};
 
 /// What a tile tries.
@@ -93,6 +93,9 @@ fn number(format: &Format, negative: bool, exponent: i32, fraction: u64) -> u32 
 }
 
 fn special(format: &Format, random: &mut Random) -> u32 {
+    if format.specials == Specials::AllOnesNan {
+        return (random.next() as u32 & 0x80) | 0x7f;
+    }
     let infinity = ((1_u64 << format.exponent_bits) - 1) << (format.fraction_bits + format.ignored_bits);
     let sign = u64::from(random.one_in(2)) << (format.width - 1);
     // In TF32 a payload in the ignored bits alone is an infinity.
@@ -104,9 +107,9 @@ impl Tile {
     pub(super) fn new(layout: &Layout, kind: Kind, seed: u64) -> Self {
         let (m, n, k) = (layout.shape.m as usize, layout.shape.n as usize, layout.shape.k as usize);
         let mut random = Random(seed << 8 | kind as u64);
-        let ab = layout.types.a.format();
+        let formats = [layout.types.a.format(), layout.types.b.format()];
         let cd = layout.types.c.format();
-        let f16 = layout.types.a == Elem::F16;
+        let f16 = layout.types.a.format().exponent_bits <= 5;
         let mut a = vec![vec![0; k]; m];
         let mut b = vec![vec![0; k]; n];
         let mut c = vec![vec![0; n]; m];
@@ -126,6 +129,7 @@ impl Tile {
             _ => random.range(0, 4),
         };
         for (side, columns) in [(0, &mut a), (1, &mut b)] {
+            let ab = formats[side];
             for vector in columns.iter_mut() {
                 let whole_zero = kind == Kind::Zero && random.one_in(2);
                 for (i, element) in vector.iter_mut().enumerate() {
@@ -172,6 +176,7 @@ impl Tile {
         }
         if kind == Kind::ZeroTimesLarge {
             // A large element of B meets only zeros.
+            let ab = formats[1];
             for column in &b {
                 for (i, &bits) in column.iter().enumerate() {
                     if bits & !sign_bit(ab) >= number(ab, false, 30, 0) {
@@ -203,11 +208,11 @@ impl Tile {
     fn scatter(layout: &Layout, a: &[Vec<u32>], b: &[Vec<u32>], c: &[Vec<u32>]) -> Self {
         let gather = |registers: usize, elem: Elem, value: &dyn Fn(usize, usize, usize) -> u32| {
             let parts = layout.parts(elem);
-            let word = |r, lane| (0..parts).fold(0, |word, part| word | value(r, lane, part) << (16 * part));
+            let word = |r, lane| (0..parts).fold(0, |word, part| word | value(r, lane, part) << (32 / parts * part));
             (0..registers).map(|r| std::array::from_fn::<u32, LANES, _>(|lane| word(r, lane))).collect()
         };
         let (ab, cd) = (layout.types.a, layout.types.c);
-        let narrow = |bits: u32| if layout.parts(ab) == 2 { bits & 0xffff } else { bits };
+        let narrow = |bits: u32| bits & u32::MAX >> (32 - 32 / layout.parts(ab));
         Self {
             a: gather(layout.a_registers(), ab, &|r, lane, part| {
                 let p = layout.a(r, lane, part);

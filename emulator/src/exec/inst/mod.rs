@@ -3,19 +3,16 @@
 //! Every source is a slot, immediates and special registers included: they live in slots of their own that are filled
 //! once per block. An instruction is a few bytes; whatever is long (fragment lists) is in a table of the program.
 
+mod modifier;
+mod operand;
+
 use ptx::ast::{AtomOp, Cmp, FloatOp, FloatUnary, IntOp, IntUnary, MixedOp, ShflMode, VoteMode};
 
-use crate::mma::{Shape, Types};
 use crate::mufu::Function;
-use crate::scalar::{Compare, Int, Mods, Narrow, ScaleRounding};
+use crate::scalar::{Compare, Mods};
 
-/// Index into one of the register files.
-pub(super) type Slot = u16;
-
-/// The predicate slot that is always true; `Decoded::guard` of an unguarded instruction.
-pub(super) const TRUE: Slot = 0;
-/// The predicate slot that is always false.
-pub(super) const FALSE: Slot = 1;
+pub(super) use modifier::{Cvt, Finish, FloatMods, Pair, Spread};
+pub(super) use operand::{Any, Ext, FALSE, GlobalAddr, Mma, Moved, Place, SharedAddr, Slot, TRUE};
 
 /// An instruction with its guard.
 #[derive(Clone, Copy, Debug)]
@@ -25,145 +22,6 @@ pub(super) struct Decoded {
     /// Execute where the predicate is false.
     pub negate: bool,
     pub inst: Inst,
-}
-
-/// An integer type as a way to extend its bits to a wider slot. 64-bit types are their own extension.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Ext {
-    U8,
-    S8,
-    U16,
-    S16,
-    U32,
-    S32,
-    Whole,
-}
-
-impl Ext {
-    pub fn signed(self) -> bool {
-        matches!(self, Ext::S8 | Ext::S16 | Ext::S32)
-    }
-}
-
-/// A register of either file, with its declared width.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Any {
-    B16(Slot),
-    B32(Slot),
-    B64(Slot),
-}
-
-/// A shared-memory address.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct SharedAddr {
-    pub base: Any,
-    pub offset: u32,
-}
-
-/// A global-memory address.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct GlobalAddr {
-    pub base: Slot,
-    pub offset: i64,
-}
-
-/// What a memory instruction moves per lane.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Moved {
-    /// Bytes of one element: 1, 2, 4 or 8.
-    pub element: u8,
-    /// Elements: 1, 2 or 4.
-    pub count: u8,
-    /// Sign-extend elements into wider registers.
-    pub signed: bool,
-    /// Whole words and 32-bit registers, as almost always: moved without a detour.
-    pub plain: bool,
-    /// First of `count` entries in the program's register lists.
-    pub list: u32,
-}
-
-/// Where a load or store goes.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Place {
-    Global(GlobalAddr),
-    Shared(SharedAddr),
-}
-
-/// Modifiers of a two-operand float instruction.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct FloatMods {
-    pub mods: Mods,
-    /// The `.NaN` form of min and max.
-    pub nan: bool,
-    /// Their `.xorsign.abs` form.
-    pub xorsign: bool,
-}
-
-/// What follows the rounding of a conversion.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Finish {
-    pub satfinite: bool,
-    pub relu: bool,
-}
-
-/// Floats of 16 bits, and pairs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Spread {
-    F16,
-    Bf16,
-    F16x2,
-    Bf16x2,
-    F32x2,
-}
-
-/// Pairs that `cvt` makes and reads; of scales with the rounding to them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Pair {
-    F16,
-    Bf16,
-    Narrow(Narrow),
-    Scale(ScaleRounding),
-}
-
-/// A conversion with a float on at least one side.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Cvt {
-    /// To an integral value of the same format.
-    Integral16,
-    Integral32,
-    Integral64,
-    /// `.sat` or `.ftz` alone.
-    F32ToF32,
-    F16ToF32,
-    Bf16ToF32,
-    F16ToF64,
-    F32ToF64,
-    F32ToF16,
-    F64ToF16,
-    F64ToF32,
-    F32ToBf16,
-    F32ToTf32,
-    F16ToInt(Int),
-    Bf16ToInt(Int),
-    F32ToInt(Int),
-    F64ToInt(Int),
-    IntToF16(Int),
-    IntToBf16(Int),
-    IntToF32(Int),
-    IntToF64(Int),
-}
-
-/// A matrix instruction and its fragments.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Mma {
-    pub shape: Shape,
-    pub types: Types,
-    /// Registers of D, A, B and C; the rest of the arrays is unused.
-    pub counts: [u8; 4],
-    pub d: [Slot; 4],
-    pub a: [Slot; 4],
-    pub b: [Slot; 4],
-    pub c: [Slot; 4],
 }
 
 /// One operation. `d` is the destination; sources follow in PTX order.
