@@ -11,6 +11,8 @@ use common::{Bench, lastbit};
 use serde_json::Value;
 
 const NAME: &str = lastbit_loopback_driver::NAME;
+/// What the driver says if something was not given back.
+const LEFT: &str = lastbit_loopback_driver::LEFT;
 
 /// A folder in which the loader finds the loopback driver as the CUDA driver.
 struct Loopback {
@@ -43,6 +45,8 @@ impl Loopback {
     fn run(&self, args: &[&str], environment: &[(&str, &str)]) -> (i32, String, String) {
         let output = self.command(args).envs(environment.iter().copied()).output().expect("the binary runs");
         let text = |bytes| String::from_utf8(bytes).expect("output is UTF-8");
+        let said = text(output.stderr.clone());
+        assert!(!said.contains(LEFT), "{args:?} {environment:?}: {said}");
         (output.status.code().expect("it exits"), text(output.stdout), text(output.stderr))
     }
 
@@ -104,6 +108,12 @@ fn what_is_wrong_with_a_driver_is_said() {
         ("cuda", "", fault("old"), "CUDA 10.2"),
         ("cuda", "", fault("stub"), "CUDA_ERROR_STUB_LIBRARY"),
         ("cuda", "", fault("memory"), "CUDA_ERROR_OUT_OF_MEMORY (out of memory)"),
+        (
+            "cuda",
+            "",
+            fault("ptx"),
+            "compiling `embed`: CUDA_ERROR_INVALID_PTX (a PTX JIT compilation failed): ptxas fatal",
+        ),
         ("cuda", "", fault("launch"), "launching `embed`: CUDA_ERROR_INVALID_VALUE"),
         ("cuda", "", fault("kernel"), "CUDA_ERROR_ILLEGAL_ADDRESS"),
         ("cuda", "", sm("91"), "described are sm_80, sm_86, sm_89, sm_90, sm_100, sm_120"),

@@ -64,6 +64,9 @@ impl Status {
     }
 }
 
+/// How a complaint begins about what was not given back before the context was.
+pub const LEFT: &str = "left behind were";
+
 /// What is wrong with the driver, by the value of `LASTBIT_LOOPBACK_FAULT`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
@@ -75,6 +78,8 @@ pub enum Fault {
     Stub,
     /// `memory`: it has no memory to give.
     Memory,
+    /// `ptx`: its compiler refuses every kernel.
+    Ptx,
     /// `launch`: every launch is refused.
     Launch,
     /// `kernel`: every kernel fails while it runs.
@@ -91,6 +96,7 @@ impl Fault {
             "old" => Self::Old,
             "stub" => Self::Stub,
             "memory" => Self::Memory,
+            "ptx" => Self::Ptx,
             "launch" => Self::Launch,
             "kernel" => Self::Kernel,
             "bit" => Self::Bit,
@@ -135,6 +141,8 @@ impl Target {
 /// The one driver of the process: one device, one context, any number of streams that run in the order of their calls.
 pub struct Driver {
     initialised: bool,
+    /// How often the context was asked for and not given back.
+    retained: usize,
     profile: &'static Profile,
     fault: Option<Fault>,
     memory: Memory,
@@ -164,6 +172,7 @@ impl Driver {
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
         Self {
             initialised: false,
+            retained: 0,
             profile,
             fault: Fault::of_environment(),
             memory: Memory::new(),
@@ -217,6 +226,9 @@ impl Driver {
     /// Parses a module; the error has the text for the log.
     pub fn load(&mut self, text: &str) -> Result<usize, (Status, String)> {
         self.sound().map_err(|status| (status, String::new()))?;
+        if self.fault == Some(Fault::Ptx) {
+            return Err((Status::InvalidPtx, "ptxas fatal   : Unsupported .version 7.0".to_owned()));
+        }
         let module = ptx::parse(text).map_err(|e| (Status::InvalidPtx, e.to_string()))?;
         if module.target > self.profile.sm {
             return Err((Status::NoBinaryForGpu, format!("target sm_{} on {}", module.target, self.profile.name)));
@@ -238,6 +250,24 @@ impl Driver {
         self.sound()?;
         let slot = self.modules.get_mut(module).ok_or(Status::InvalidHandle)?;
         slot.take().map(|_| ()).ok_or(Status::InvalidHandle)
+    }
+
+    /// The context is asked for once more.
+    pub fn retain(&mut self) {
+        self.retained += 1;
+    }
+
+    /// The context is given back; the last time, everything else should be.
+    pub fn release(&mut self) {
+        self.retained = self.retained.saturating_sub(1);
+        if self.retained > 0 {
+            return;
+        }
+        let modules = self.modules.iter().flatten().count();
+        if self.spoiled.is_none() && (!self.sizes.is_empty() || modules > 0) {
+            eprintln!("loopback driver: {LEFT} {} allocations and {modules} modules", self.sizes.len());
+        }
+        self.spoiled = None;
     }
 
     /// Memory with something in it, as a driver's.

@@ -114,12 +114,14 @@ pub unsafe extern "C" fn cuDeviceTotalMem_v2(bytes: *mut usize, _device: c_int) 
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuDevicePrimaryCtxRetain(context: *mut *mut c_void, _device: c_int) -> Status {
+    driver().retain();
     // SAFETY: see `cuDriverGetVersion`.
     unsafe { give(context, Ok(handle(0))) }
 }
 
 #[unsafe(no_mangle)]
 pub extern "C" fn cuDevicePrimaryCtxRelease_v2(_device: c_int) -> Status {
+    driver().release();
     Status::Success
 }
 

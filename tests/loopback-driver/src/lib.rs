@@ -13,7 +13,7 @@
 mod driver;
 mod exports;
 
-pub use driver::Fault;
+pub use driver::{Fault, LEFT};
 
 /// What the device is called: nobody shall take it for a GPU.
 pub const NAME: &str = "lastbit loopback driver, not a GPU";

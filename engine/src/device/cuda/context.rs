@@ -141,9 +141,15 @@ impl Context {
         let allocated = unsafe { result::malloc_sync(wanted.max(1)) };
         let address = self.after(allocated).map_err(|e| format!("{bytes} bytes: {e}"))?;
         self.allocations.insert(address, bytes);
-        // SAFETY: the allocation is at least this long, and freed only after the stream was waited for.
-        let zeroed = unsafe { result::memset_d8_async(address, 0, wanted, self.stream) };
-        self.after(zeroed)?;
+        if wanted > 0 {
+            // SAFETY: the allocation is this long, and freed only after the stream was waited for.
+            let zeroed = unsafe { result::memset_d8_async(address, 0, wanted, self.stream) };
+            if let Err(e) = self.after(zeroed) {
+                // Nobody will know the address.
+                let _ = self.free(address);
+                return Err(e);
+            }
+        }
         Ok(address)
     }
 
@@ -171,6 +177,9 @@ impl Context {
     /// Copies to the device.
     pub fn upload(&mut self, address: u64, bytes: &[u8]) -> Result<(), String> {
         self.check(address, bytes.len() as u64)?;
+        if bytes.is_empty() {
+            return Ok(());
+        }
         self.enter()?;
         // SAFETY: the range lies within a living allocation; the host's bytes are borrowed until `wait` returns.
         let copied = unsafe { result::memcpy_htod_async(address, bytes, self.stream) };
@@ -181,6 +190,9 @@ impl Context {
     /// Copies from the device.
     pub fn download(&mut self, address: u64, bytes: &mut [u8]) -> Result<(), String> {
         self.check(address, bytes.len() as u64)?;
+        if bytes.is_empty() {
+            return Ok(());
+        }
         self.enter()?;
         // SAFETY: as in `upload`.
         let copied = unsafe { result::memcpy_dtoh_async(bytes, address, self.stream) };
@@ -230,20 +242,21 @@ impl Context {
 
 impl Drop for Context {
     fn drop(&mut self) {
-        // After a kernel's failure each of these fails too; the process then ends, or opens another context.
-        if self.enter().is_err() {
-            return;
-        }
+        // After a kernel's failure each of these fails too. The context is given back all the same: with the last who retained it go its
+        // memory and the failure.
+        let current = self.enter().is_ok();
         // SAFETY: every handle is this context's, and used for the last time; the stream is waited for first.
         unsafe {
-            let _ = result::stream::synchronize(self.stream);
-            for &address in self.allocations.keys() {
-                let _ = result::free_sync(address);
+            if current {
+                let _ = result::stream::synchronize(self.stream);
+                for &address in self.allocations.keys() {
+                    let _ = result::free_sync(address);
+                }
+                for &module in &self.modules {
+                    let _ = result::module::unload(module);
+                }
+                let _ = result::stream::destroy(self.stream);
             }
-            for &module in &self.modules {
-                let _ = result::module::unload(module);
-            }
-            let _ = result::stream::destroy(self.stream);
             let _ = result::primary_ctx::release(self.device);
         }
     }

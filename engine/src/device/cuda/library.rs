@@ -114,9 +114,15 @@ impl Library {
         // SAFETY: the handle is one that `get` has just given.
         let attribute = |which| unsafe { result::device::get_attribute(device, which) }.map_err(asked);
         let part = |which| attribute(which).map(|value| u32::try_from(value).unwrap_or(0));
+        // One byte more than the driver is told of: the name ends, whatever it writes.
+        let mut name = [0_u8; 256];
+        // SAFETY: so many bytes are there.
+        let named = unsafe { sys::cuDeviceGetName(name.as_mut_ptr().cast(), 255, device) };
+        named.result().map_err(asked)?;
+        let length = name.iter().position(|&byte| byte == 0).unwrap_or(0);
         let card = Card {
             ordinal,
-            name: result::device::get_name(device).map_err(asked)?,
+            name: String::from_utf8_lossy(&name[..length]).into_owned(),
             capability: (part(MAJOR)?, part(MINOR)?),
             // SAFETY: as above.
             memory: unsafe { result::device::total_mem(device) }.map_err(asked)? as u64,
