@@ -1,6 +1,7 @@
 //! Arguments that can be judged before anything is read: each is checked while the command line is parsed.
 
 use emulator::profile::Profile;
+use engine::kernels::KvType;
 use record::log::MAX_ORIGIN_BYTES;
 
 /// Most threads of the emulated device.
@@ -18,6 +19,12 @@ pub fn count(min: u32, max: u32) -> impl Fn(&str) -> Result<u32, String> + Clone
         Ok(n) if (min..=max).contains(&n) => Ok(n),
         _ => Err(format!("a whole number from {min} to {max} is wanted")),
     }
+}
+
+/// An element type of the KV cache.
+pub fn kv(name: &str) -> Result<KvType, String> {
+    let known = || KvType::ALL.map(KvType::name).join(", ");
+    KvType::from_name(name).ok_or_else(|| format!("known are {}", known()))
 }
 
 /// A nonce as records carry it: lower-case hex of 1 to 16 bytes.

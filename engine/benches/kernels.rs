@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use emulator::exec::{Arg, ExecOptions, LaunchStats, Memory, Program, launch};
 use emulator::profile::Profile;
-use engine::kernels::{AttentionSpec, GemmOut, GemmSpec, GemmTile, KernelText, PAGE, Q_TILE, RmsNormSpec, Units};
+use engine::kernels::{AttentionSpec, GemmOut, GemmSpec, GemmTile, KernelText, KvType, PAGE, Q_TILE, RmsNormSpec, Units};
 use half::bf16;
 
 /// Each measurement goes on for at least this long, as the system updates a thread's time only now and then (some milliseconds).
@@ -124,7 +124,7 @@ fn rmsnorm(mut bench: Bench, rows: u32, hidden: u32) {
 /// Six query heads on two key/value heads of 32, as in the embedded model.
 fn attention(mut bench: Bench, rows: u32, start: u32) {
     let (q_heads, kv_heads, head_dim) = (6, 2, 32);
-    let spec = AttentionSpec { q_heads, kv_heads, head_dim, head_pad: head_dim, partial: false };
+    let spec = AttentionSpec { q_heads, kv_heads, head_dim, head_pad: head_dim, partial: false, kv: KvType::Bf16 };
     let pages = (start + rows).div_ceil(PAGE);
     let q = bench.bf16s(rows * q_heads * head_dim, 1.0);
     let mut cache = || bench.bf16s(pages * kv_heads * PAGE * head_dim, 1.0);

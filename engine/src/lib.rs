@@ -32,4 +32,4 @@ pub mod weights;
 pub use error::{Error, Result};
 pub use model::Model;
 pub use policy::{Dispatch, Mode};
-pub use runtime::{Engine, Limits};
+pub use runtime::{Build, Engine, Limits};

@@ -9,11 +9,11 @@ use common::{TINY, group, kjv, stories, tiny, wide32};
 use engine::device::EmulatedDevice;
 use engine::ops::{Op, OpAt};
 use engine::step::{Logits, Observe, StepOutput};
-use engine::{Engine, Error, Limits, Mode, Model};
+use engine::{Build, Engine, Error, Limits, Mode, Model};
 
 fn engine(model: &Arc<Model>, mode: Mode, ranks: u32) -> engine::Result<Engine> {
     let device = EmulatedDevice::new("sm_90").unwrap();
-    Engine::parallel(model.clone(), Box::new(device), mode, Limits::default(), ranks)
+    Engine::built(model.clone(), Box::new(device), mode, Limits::default(), Build { ranks, ..Build::default() })
 }
 
 /// A prompt in chunks of these lengths, then two decode steps, at level A.

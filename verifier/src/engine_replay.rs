@@ -14,12 +14,12 @@ use emulator::profile::Profile;
 use emulator::simd::Level;
 use engine::device::{Device, EmulatedDevice};
 use engine::gated::Signal;
-use engine::kernels::{PAGE, Units};
+use engine::kernels::{KvType, PAGE, Units};
 use engine::kv::Slot;
 use engine::model::Model;
 use engine::parallel::{Division, RANKS};
 use engine::policy::{self, Dispatch, Mode};
-use engine::runtime::{Engine, Limits, pages_for};
+use engine::runtime::{Build, Engine, Limits, pages_for};
 use engine::sampler::{Adjust, Past, Sampling};
 use engine::step::{Group, Logits, Observe, StepOutput, StepPlan};
 use engine::weights::{Padded, Scheme, TensorPlace, places};
@@ -83,8 +83,10 @@ impl AtHand {
         match (device, mode) {
             (Some(device), Some(mode)) => {
                 let limits = limits(record, self.model.config.max_positions);
-                let engine =
-                    Engine::parallel(self.model.clone(), device, mode, limits, division.ranks).map_err(failed)?;
+                // A type that this engine does not have is compared as bf16, and so disagrees.
+                let kv = KvType::from_id(&record.stack.kv.dtype).unwrap_or_default();
+                let build = Build { ranks: division.ranks, kv };
+                let engine = Engine::built(self.model.clone(), device, mode, limits, build).map_err(failed)?;
                 identity.extend(identity::compare(record, &engine)?);
                 if identity.iter().all(|f| f.agrees || f.field == identity::KERNEL_NAMES) {
                     replayer = Some(Box::new(EngineReplayer {
@@ -94,6 +96,7 @@ impl AtHand {
                         mode,
                         limits,
                         division,
+                        kv,
                         places: places(&self.model.config),
                     }) as Box<dyn Replayer>);
                 }
@@ -125,6 +128,7 @@ struct EngineReplayer {
     mode: Mode,
     limits: Limits,
     division: Division,
+    kv: KvType,
     places: Vec<TensorPlace>,
 }
 
@@ -150,11 +154,11 @@ impl EngineReplayer {
     fn altered(&self, change: &WeightChange) -> Result<Arc<Model>, ReplayError> {
         let unknown = |what: String| ReplayError::Unknown { what };
         let mut model = match change {
-            WeightChange::None | WeightChange::Divided(_) => return Ok(self.model.clone()),
+            WeightChange::None | WeightChange::Divided { .. } | WeightChange::Cache(_) => return Ok(self.model.clone()),
             _ => Model::clone(&self.model),
         };
         match change {
-            WeightChange::None | WeightChange::Divided(_) => {}
+            WeightChange::None | WeightChange::Divided { .. } | WeightChange::Cache(_) => {}
             WeightChange::Quantised(id) => {
                 let scheme = Scheme::from_id(id).ok_or_else(|| unknown(format!("quantisation {id}")))?;
                 model.weights.quantise(&model.config, scheme);
@@ -210,12 +214,18 @@ impl Replayer for EngineReplayer {
     fn start(&self, machine: &Machine) -> Result<Box<dyn Run + '_>, ReplayError> {
         let device = (self.devices)(&machine.profile)?;
         let model = self.altered(&machine.weights)?;
-        let ranks = match machine.weights {
-            WeightChange::Divided(ranks) => ranks,
-            _ => self.division.ranks,
-        };
-        let engine = Engine::parallel(model, device, self.mode, self.limits, ranks).map_err(failed)?;
-        Ok(Box::new(EngineRun { engine, slots: BTreeMap::new(), kept: BTreeMap::new() }))
+        let mut build = Build { ranks: self.division.ranks, kv: self.kv };
+        let mut by_policy = false;
+        match &machine.weights {
+            WeightChange::Divided { ranks, by_policy: chosen } => (build.ranks, by_policy) = (*ranks, *chosen),
+            WeightChange::Cache(id) => {
+                let unknown = || ReplayError::Unknown { what: format!("a cache of {id}") };
+                build.kv = KvType::from_id(id).ok_or_else(unknown)?;
+            }
+            _ => {}
+        }
+        let engine = Engine::built(model, device, self.mode, self.limits, build).map_err(failed)?;
+        Ok(Box::new(EngineRun { engine, by_policy, slots: BTreeMap::new(), kept: BTreeMap::new() }))
     }
 
     fn policy(&self, shape: &Shape) -> Result<Splits, ReplayError> {
@@ -237,6 +247,10 @@ impl Replayer for EngineReplayer {
     fn degrees(&self) -> Vec<u32> {
         let possible = |ranks: &u32| *ranks != self.division.ranks && Division::new(&self.model.config, *ranks).is_ok();
         RANKS.into_iter().filter(possible).collect()
+    }
+
+    fn caches(&self) -> Vec<String> {
+        KvType::ALL.into_iter().filter(|t| *t != self.kv).map(|t| t.id().to_owned()).collect()
     }
 
     fn schemes(&self) -> Vec<String> {
@@ -337,6 +351,8 @@ impl Replayer for EngineReplayer {
 /// An engine in mid-replay.
 struct EngineRun {
     engine: Engine,
+    /// Steps run as the engine's own policy chooses.
+    by_policy: bool,
     slots: BTreeMap<u32, Slot>,
     /// Columns that requests had after a step, page by page.
     kept: BTreeMap<Kept, Vec<Vec<u8>>>,
@@ -436,7 +452,10 @@ impl Run for EngineRun {
             groups.push(Group { slot, start: group.start, tokens: group.tokens.clone(), logits });
         }
         let observe = if taps { Observe::ACTIVATIONS } else { Observe::STATE };
-        let plan = StepPlan { groups, dispatch: dispatch(splits)?, observe };
+        let shape = input.shape();
+        let shape = policy::Shape { rows: shape.rows, logits_rows: shape.logits_rows, max_kv: shape.longest_kv };
+        let dispatch = if self.by_policy { self.engine.dispatch(shape) } else { dispatch(splits)? };
+        let plan = StepPlan { groups, dispatch, observe };
         let output = self.engine.step(&plan).map_err(failed)?;
         for kept in &input.keep {
             self.keep(*kept)?;

@@ -67,8 +67,15 @@ pub enum WeightChange {
     Quantised(String),
     /// One bit of one element flipped.
     Bit(WeightBit),
-    /// Divided over so many tensor-parallel ranks; one of [`Replayer::degrees`].
-    Divided(u32),
+    /// Divided over tensor-parallel ranks.
+    Divided {
+        /// How many; one of [`Replayer::degrees`].
+        ranks: u32,
+        /// Steps have the splits that the policy chooses for these ranks, whatever splits are asked for.
+        by_policy: bool,
+    },
+    /// As they are, but keys and values are kept in another type; one of [`Replayer::caches`].
+    Cache(String),
 }
 
 /// One bit of one weight.
@@ -375,6 +382,11 @@ pub trait Replayer {
 
     /// Quantisation schemes that can be supposed.
     fn schemes(&self) -> Vec<String>;
+
+    /// Other types of the K and V caches that can be supposed.
+    fn caches(&self) -> Vec<String> {
+        Vec::new()
+    }
 
     /// Number of tokens that the model knows: ids are below it.
     fn vocabulary(&self) -> u32;

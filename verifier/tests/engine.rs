@@ -2,6 +2,7 @@
 
 mod served;
 
+use engine::kernels::KvType;
 use record::EvidenceLevel;
 use served::{Serving, model};
 use verifier::audit::Options;
@@ -201,6 +202,12 @@ fn tensor_parallel_ranks_show_in_the_bits() {
         };
         assert_eq!((*found, origin.as_deref()), (ranks, Some("o_proj of layer 0")));
     }
+    // In throughput mode those who hide their ranks also hide whose splits they ran.
+    let r = on(engine::Mode::Throughput, 2, 1).serve().audit();
+    assert_eq!(r.verdict, Verdict::Mismatch, "{:#?}", r.claims);
+    let Some(Cause::OtherDivision { ranks: 2, by_policy: true, .. }) = r.causes.first() else {
+        panic!("{:#?} {:#?}", r.causes, r.tried)
+    };
     // Degrees that the model cannot be divided into, and collectives that are not ours, are not verified.
     let alter = |change: fn(&mut record::inference::Parallelism)| {
         let mut served = on(engine::Mode::Invariant, 2, 2).serve();
@@ -214,6 +221,35 @@ fn tensor_parallel_ranks_show_in_the_bits() {
         p.collectives.as_mut().unwrap().algorithm = record::Fact::Known("ring".into());
     };
     assert_eq!(alter(ring), Verdict::Unverifiable);
+}
+
+/// The type of the cache is a fact of the record: replayed as declared, and found out where it is not.
+#[test]
+fn the_type_of_the_cache_shows_in_the_bits() {
+    let (bf16, fp8) = (KvType::Bf16, KvType::Fp8);
+    let on = |mode, kv, claims_kv| Serving { mode, kv, claims_kv, new_tokens: 3, ..Serving::default() };
+    for mode in engine::Mode::ALL {
+        let served = on(mode, fp8, fp8).serve();
+        assert_eq!(served.record.stack.kv.dtype, "fp8-e4m3/1");
+        let r = served.audit();
+        assert_eq!(r.verdict, Verdict::Match, "{mode:?} {:#?}", r.claims);
+        for (kv, claimed) in [(fp8, bf16), (bf16, fp8)] {
+            let r = on(mode, kv, claimed).serve().audit();
+            assert_eq!(r.verdict, Verdict::Mismatch, "{:#?}", r.claims);
+            let Some(Cause::KvType { claimed: stated, found, origin, .. }) = r.causes.first() else {
+                panic!("{mode:?} {kv:?}: {:#?}", r.causes)
+            };
+            assert_eq!((stated.as_str(), found.as_str()), (claimed.id(), kv.id()));
+            assert_eq!(origin.as_deref(), Some("k of layer 0"));
+        }
+    }
+    // A type that nobody here knows, and one that the kernels are not for.
+    for dtype in ["fp8-e5m2/1", "fp8", "bf16"] {
+        let mut served = on(engine::Mode::Invariant, fp8, fp8).serve();
+        served.record.stack.kv.dtype = dtype.into();
+        let r = served.audit_on(&AtHand::emulated(model(), 2, None), &Options::default(), false);
+        assert_eq!(r.verdict, Verdict::Unverifiable, "{dtype}");
+    }
 }
 
 #[test]

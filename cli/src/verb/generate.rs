@@ -8,11 +8,12 @@ use engine::batch::{BatchOptions, NoLog, Outcome as Served, Request, generate};
 use engine::chat::Message;
 use engine::config::Recommended;
 use engine::journal::{Asked, Identity};
+use engine::kernels::KvType;
 use engine::runtime::{Limits, pages_for};
 use engine::sampler::{Adjust, Sampling, Seeded};
 use engine::scheduler::Settings;
 use engine::step::Observe;
-use engine::{Engine, Mode, Model};
+use engine::{Build, Engine, Mode, Model};
 use record::{F32Bits, Log, PrivateKey};
 use serde::Serialize;
 
@@ -71,6 +72,10 @@ pub struct Args {
     /// Tensor-parallel ranks to simulate: 1, 2, 4 or 8
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = argument::count(1, 8))]
     tensor_parallel: u32,
+
+    /// Element type of the KV cache: bf16, or fp8 (e4m3 with a scale of one)
+    #[arg(long, value_name = "TYPE", default_value = "bf16", value_parser = argument::kv)]
+    kv: KvType,
 
     /// Requests served together
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = argument::count(1, MAX_BATCH))]
@@ -403,7 +408,8 @@ fn engine(args: &Args, model: &Arc<Model>, requests: &[Request]) -> anyhow::Resu
     let slots = u32::try_from((args.batch as usize).min(requests.len())).context("--batch")?;
     let limits = Limits { slots, pages: pages_for(slots, longest), ..Limits::default() };
     let device = source::device(args.device, args.profile.as_deref(), &args.emulation)?;
-    Ok(Engine::parallel(model.clone(), device, args.mode, limits, args.tensor_parallel)?)
+    let build = Build { ranks: args.tensor_parallel, kv: args.kv };
+    Ok(Engine::built(model.clone(), device, args.mode, limits, build)?)
 }
 
 fn declare(args: &Args, log: &Log, prefix: &str, nonce: &str, batch: &[Request]) -> anyhow::Result<Vec<Declared>> {

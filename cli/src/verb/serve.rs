@@ -6,9 +6,10 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, bail};
 use engine::fault::Fault;
+use engine::kernels::KvType;
 use engine::runtime::Limits;
 use engine::scheduler::Settings;
-use engine::{Engine, Mode};
+use engine::{Build, Engine, Mode};
 use record::PrivateKey;
 use serde::{Deserialize, Serialize};
 use server::worker::{self, Ledger};
@@ -52,6 +53,10 @@ pub struct Args {
     /// Tensor-parallel ranks to simulate: 1, 2, 4 or 8 [default: 1]
     #[arg(long, value_name = "N", env = "LASTBIT_TENSOR_PARALLEL", value_parser = argument::count(1, 8))]
     tensor_parallel: Option<u32>,
+
+    /// Element type of the KV cache: bf16, or fp8 (e4m3 with a scale of one) [default: bf16]
+    #[arg(long, value_name = "TYPE", env = "LASTBIT_KV", value_parser = argument::kv)]
+    kv: Option<KvType>,
 
     /// Log to append to (made by `lastbit log init`)
     #[arg(long, value_name = "DIR", env = "LASTBIT_LOG_DIR", conflicts_with = "no_log")]
@@ -130,6 +135,7 @@ struct File {
     device: Option<argument::Device>,
     profile: Option<String>,
     tensor_parallel: Option<u32>,
+    kv: Option<String>,
     log: Option<PathBuf>,
     key: Option<PathBuf>,
     no_log: bool,
@@ -249,7 +255,12 @@ fn engine(args: &Args, file: &File) -> anyhow::Result<Engine> {
     let device = source::device(place, profile.as_deref(), &args.emulation)?;
     let ranks = args.tensor_parallel.or(file.tensor_parallel).unwrap_or(1);
     let key = args.key.as_ref().or(file.key.as_ref()).map(|k| source::private_key(k)).transpose()?;
-    let engine = Engine::parallel(model, device, mode, limits, ranks)?;
+    let kv = match (args.kv, &file.kv) {
+        (Some(kv), _) => kv,
+        (None, Some(name)) => argument::kv(name).map_err(anyhow::Error::msg).context("`kv` of the configuration")?,
+        (None, None) => KvType::Bf16,
+    };
+    let engine = Engine::built(model, device, mode, limits, Build { ranks, kv })?;
     args.gate.attach(engine, key.as_ref().map(PrivateKey::public).as_ref())
 }
 

@@ -238,7 +238,8 @@ impl Gemm {
         let job = |index: usize| {
             let first = index % parts * step;
             let tiles = first.min(x.tiles())..(first + step).min(x.tiles());
-            Job { range: index / parts / panels, panel: index / parts % panels, tiles }
+            // The ranges of a panel follow each other as its weights do in memory.
+            Job { range: index / parts % ranges.len(), panel: index / parts / ranges.len(), tiles }
         };
         // Several at once where there are very many: what a thread takes is its own without asking.
         let share = (jobs / (16 * self.threads)).max(1);

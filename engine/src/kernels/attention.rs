@@ -11,7 +11,7 @@ pub use self::chain::ChainAttentionSpec;
 use self::softmax::State;
 use self::tiles::KvTiles;
 use super::emit::text;
-use super::{KernelText, PAD, Q_TILE};
+use super::{KernelText, KvType, PAD, Q_TILE};
 
 /// Keys in a KV tile. Tiles sit at absolute positions `0, 32, 64, ...`, whatever the query rows are.
 pub const KV_TILE: u32 = 32;
@@ -70,6 +70,8 @@ pub struct AttentionSpec {
     pub head_pad: u32,
     /// True for the first half of split-KV.
     pub partial: bool,
+    /// Element type of both caches; fp8 is widened to bf16 on its way to shared memory.
+    pub kv: KvType,
 }
 
 /// Uniform facts of the block.
@@ -90,7 +92,12 @@ impl AttentionSpec {
     /// The kernel.
     #[must_use]
     pub fn build(&self) -> KernelText {
-        let mut k = KernelBuilder::new(if self.partial { "attention_partial" } else { "attention" });
+        let mut k = KernelBuilder::new(match (self.partial, self.kv) {
+            (false, KvType::Bf16) => "attention",
+            (true, KvType::Bf16) => "attention_partial",
+            (false, KvType::Fp8) => "attention_fp8",
+            (true, KvType::Fp8) => "attention_partial_fp8",
+        });
         k.max_ntid(LANES, 1, 1);
         let (q, k_cache, v_cache) = (k.param_ptr("q"), k.param_ptr("k_cache"), k.param_ptr("v_cache"));
         let (tiles, block_tables) = (k.param_ptr("tiles"), k.param_ptr("block_tables"));

@@ -13,7 +13,7 @@
 //! * heads are padded one by one: `head_pad` is `head_dim` rounded up to [`PAD`], and every head-wise array
 //!   (`qkv`, `q`, attention output, both caches) uses `head_pad`.
 //! * weights are `[n_pad, k_pad]` bf16, row-major, i.e. the transpose that `Y = X W^T` wants.
-//! * the K and V caches of a layer are bf16 `[pages][kv_heads][PAGE][head_pad]`.
+//! * the K and V caches of a layer are `[pages][kv_heads][PAGE][head_pad]` of a [`KvType`]: bf16 where nothing is said.
 //!
 //! # Bits
 //! Every kernel states its order of operations under **Bits**, down to each rounding. Kernels that need more than IEEE operations have a
@@ -23,6 +23,7 @@
 
 mod allreduce;
 mod attention;
+mod cache;
 mod combine;
 mod elementwise;
 mod emit;
@@ -38,6 +39,7 @@ mod units;
 
 pub use allreduce::AllReduceSpec;
 pub use attention::{AttentionSpec, ChainAttentionSpec, KV_TILE, TILE_WORDS, scale_log2e};
+pub use cache::KvType;
 pub use combine::AttentionCombineSpec;
 pub use elementwise::{AddSpec, SiluMulSpec};
 pub use gather::{EmbedSpec, GatherSpec};

@@ -2,8 +2,9 @@
 
 use ptx::builder::{F32, KernelBuilder, R32, R64};
 
+use super::cache::encode4;
 use super::emit::{THREADS, for_each_unit, text, unit_grid};
-use super::{KernelText, PAGE};
+use super::{KernelText, KvType, PAGE};
 
 /// Head dimensions of a unit of work in each half of a head: 8 bytes of bf16.
 const UNIT: u32 = 4;
@@ -23,7 +24,7 @@ const UNIT: u32 = 4;
 /// hi' = bf16(hi * c + lo * s)
 /// ```
 ///
-/// v is copied. Columns `head_dim..head_pad` of q and of both caches are written as `+0`.
+/// v is copied. Columns `head_dim..head_pad` of q and of both caches are written as `+0`. An fp8 cache takes these bf16 as [`KvType`] says.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct RopeStoreSpec {
     /// Query heads.
@@ -34,6 +35,8 @@ pub struct RopeStoreSpec {
     pub head_dim: u32,
     /// Padded head width.
     pub head_pad: u32,
+    /// Element type of both caches.
+    pub kv: KvType,
 }
 
 impl RopeStoreSpec {
@@ -44,7 +47,10 @@ impl RopeStoreSpec {
     #[must_use]
     pub fn build(&self) -> KernelText {
         assert!(self.head_dim.is_multiple_of(2 * UNIT), "head_dim {} is not a multiple of 8", self.head_dim);
-        let mut k = KernelBuilder::new("rope_store");
+        let mut k = KernelBuilder::new(match self.kv {
+            KvType::Bf16 => "rope_store",
+            KvType::Fp8 => "rope_store_fp8",
+        });
         let io = Io {
             qkv: k.param_ptr("qkv"),
             cos: k.param_ptr("cos"),
@@ -89,29 +95,74 @@ impl RopeStoreSpec {
         let from = k.mad_wide_u32(part, UNIT * 2, from);
         let (lo, hi): ([R32; 2], [R32; 2]) = (k.ld_global_nc_v(from, 0), k.ld_global_nc_v(from, half_bytes));
         let to = self.destination(k, io, row, head);
-        let at = k.mad_wide_u32(part, UNIT * 2, to);
-        let turns = k.setp_lt_u32(head, self.q_heads + self.kv_heads);
-        k.if_else(
-            turns,
-            |k| {
-                let (lo, hi) = self.rotate(k, io, row, part, lo, hi);
-                k.st_global_v(at, 0, lo);
-                k.st_global_v(at, half_bytes, hi);
-            },
-            |k| {
-                k.st_global_v(at, 0, lo);
-                k.st_global_v(at, half_bytes, hi);
-            },
-        );
-        if self.head_pad > self.head_dim {
-            let first = k.setp_eq_u32(part, 0);
-            k.if_(first, |k| {
-                let zero = k.mov_b32(0);
-                for column in (self.head_dim..self.head_pad).step_by(8) {
-                    k.st_global_v(to, i64::from(column * 2), [zero; 4]);
-                }
-            });
+        let turns = |k: &mut KernelBuilder| k.setp_lt_u32(head, self.q_heads + self.kv_heads);
+        match self.kv {
+            KvType::Bf16 => {
+                let at = k.mad_wide_u32(part, UNIT * 2, to);
+                let turns = turns(k);
+                let store = |k: &mut KernelBuilder, lo: [R32; 2], hi: [R32; 2]| {
+                    k.st_global_v(at, 0, lo);
+                    k.st_global_v(at, half_bytes, hi);
+                };
+                k.if_else(
+                    turns,
+                    |k| {
+                        let (lo, hi) = self.rotate(k, io, row, part, lo, hi);
+                        store(k, lo, hi);
+                    },
+                    |k| store(k, lo, hi),
+                );
+                self.zero_padding(k, part, to, 2);
+            }
+            KvType::Fp8 => {
+                let (kept_lo, kept_hi) = (lo.map(|x| k.mov_b32(x)), hi.map(|x| k.mov_b32(x)));
+                let turns = turns(k);
+                k.if_(turns, |k| {
+                    let (lo, hi) = self.rotate(k, io, row, part, lo, hi);
+                    for (kept, turned) in kept_lo.into_iter().chain(kept_hi).zip(lo.into_iter().chain(hi)) {
+                        k.set(kept, turned);
+                    }
+                });
+                let query = k.setp_lt_u32(head, self.q_heads);
+                k.if_else(
+                    query,
+                    |k| {
+                        let at = k.mad_wide_u32(part, UNIT * 2, to);
+                        k.st_global_v(at, 0, kept_lo);
+                        k.st_global_v(at, half_bytes, kept_hi);
+                        self.zero_padding(k, part, to, 2);
+                    },
+                    |k| {
+                        let at = k.mad_wide_u32(part, UNIT, to);
+                        for (offset, half) in [(0, kept_lo), (half_bytes / 2, kept_hi)] {
+                            let wide = widen4(k, half);
+                            let codes = encode4(k, wide);
+                            k.st_global(at, offset, codes);
+                        }
+                        self.zero_padding(k, part, to, 1);
+                    },
+                );
+            }
         }
+    }
+
+    /// Columns `head_dim..head_pad` of a row of elements of so many bytes.
+    fn zero_padding(&self, k: &mut KernelBuilder, part: R32, to: R64, bytes: u32) {
+        if self.head_pad == self.head_dim {
+            return;
+        }
+        let first = k.setp_eq_u32(part, 0);
+        k.if_(first, |k| {
+            let zero = k.mov_b32(0);
+            for column in (self.head_dim..self.head_pad).step_by(8) {
+                let at = i64::from(column * bytes);
+                if bytes == 2 {
+                    k.st_global_v(to, at, [zero; 4]);
+                } else {
+                    k.st_global_v(to, at, [zero; 2]);
+                }
+            }
+        });
     }
 
     /// Where the head's row is stored: q for a query head, its place in a page for a key or value head.
@@ -134,8 +185,9 @@ impl RopeStoreSpec {
                 let kv_head = k.rem_u32(other, self.kv_heads);
                 let cache = k.selp_b64(io.v_cache, io.k_cache, value);
                 let line = k.mad_lo_u32(page, self.kv_heads, kv_head);
-                let at = k.mad_wide_u32(line, PAGE * self.head_pad * 2, cache);
-                let at = k.mad_wide_u32(offset, self.head_pad * 2, at);
+                let width = self.head_pad * self.kv.bytes();
+                let at = k.mad_wide_u32(line, PAGE * width, cache);
+                let at = k.mad_wide_u32(offset, width, at);
                 k.set(to, at);
             },
         );

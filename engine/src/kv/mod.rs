@@ -7,6 +7,7 @@
 //! tokens begin the same way then *adopt* it instead of computing it again. Published pages outlive their request until
 //! their room is needed; the one unused for longest goes first.
 
+pub(crate) mod e4m3;
 mod prefix;
 
 pub(crate) use prefix::extend_page_names;

@@ -3,7 +3,7 @@
 use crate::config::Config;
 use crate::device::{Buffer, Device};
 use crate::error::Result;
-use crate::kernels::PAGE;
+use crate::kernels::{KvType, PAGE};
 use crate::model::Model;
 use crate::parallel::Division;
 use crate::rope;
@@ -42,10 +42,10 @@ pub(super) struct Resident {
 }
 
 impl Resident {
-    pub fn new(model: &Model, division: &Division, pages: u32, device: &mut dyn Device) -> Result<Self> {
+    pub fn new(model: &Model, division: &Division, pages: u32, kv: KvType, device: &mut dyn Device) -> Result<Self> {
         let config = &model.config;
         let weights = &model.weights;
-        let cache_bytes = cache_bytes(&division.shard, pages);
+        let cache_bytes = cache_bytes(&division.shard, kv, pages);
         let mut layers = Vec::with_capacity(weights.layers.len());
         for w in &weights.layers {
             let mut ranks = Vec::with_capacity(division.ranks as usize);
@@ -87,9 +87,10 @@ impl Resident {
     }
 }
 
-/// Bytes of one rank's K (or V) cache of a layer: bf16 `(pages, kv_heads, PAGE, head_pad)`.
-pub(super) fn cache_bytes(config: &Config, pages: u32) -> u64 {
-    u64::from(pages) * u64::from(config.kv_heads) * u64::from(PAGE) * u64::from(Padded::of(config).head) * 2
+/// Bytes of one rank's K (or V) cache of a layer: `(pages, kv_heads, PAGE, head_pad)`.
+pub(super) fn cache_bytes(config: &Config, kv: KvType, pages: u32) -> u64 {
+    let line = u64::from(Padded::of(config).head) * u64::from(kv.bytes());
+    u64::from(pages) * u64::from(config.kv_heads) * u64::from(PAGE) * line
 }
 
 fn put(device: &mut dyn Device, matrix: &Matrix) -> Result<Buffer> {

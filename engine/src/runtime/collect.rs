@@ -3,7 +3,8 @@
 use crate::config::Config;
 use crate::device::{Buffer, Device};
 use crate::error::Result;
-use crate::kernels::{PAGE, TOP2_WORDS};
+use crate::kernels::{KvType, PAGE, TOP2_WORDS};
+use crate::kv::e4m3;
 use crate::ops::{Op, OpAt};
 use crate::parallel::Division;
 use crate::step::{Observe, Row, StepOutput, Tap, TapBits, Top2};
@@ -22,6 +23,7 @@ pub(super) struct Collector {
     config: Config,
     division: Division,
     padded: Padded,
+    kv: KvType,
     logit_rows: Vec<u32>,
     observe: Observe,
     taps: Vec<Tap>,
@@ -33,11 +35,12 @@ pub(super) struct Collector {
 }
 
 impl Collector {
-    pub fn new(config: &Config, division: &Division, logit_rows: Vec<u32>, observe: Observe) -> Self {
+    pub fn new(config: &Config, division: &Division, kv: KvType, logit_rows: Vec<u32>, observe: Observe) -> Self {
         Self {
             config: config.clone(),
             division: division.clone(),
             padded: Padded::of(&division.shard),
+            kv,
             logit_rows,
             observe,
             taps: Vec::new(),
@@ -144,14 +147,21 @@ impl Collector {
         Ok(())
     }
 
-    /// Adds one column of a rank's cache to `bits`: bf16 `(kv_heads, head_dim)`.
+    /// Adds one column of a rank's cache to `bits`, as attention reads it: bf16 `(kv_heads, head_dim)`.
     fn column(&self, device: &mut dyn Device, cache: Buffer, column: u32, bits: &mut Vec<u16>) -> Result<()> {
         let (page, offset) = (column / PAGE, column % PAGE);
         let kv_heads = self.division.shard.kv_heads;
         for head in 0..kv_heads {
             let place = (page * kv_heads + head) * PAGE + offset;
-            let address = cache.address + u64::from(place) * u64::from(self.padded.head) * 2;
-            bits.extend(halves(device, address, self.config.head_dim)?);
+            let address = cache.address + u64::from(place) * u64::from(self.padded.head) * u64::from(self.kv.bytes());
+            match self.kv {
+                KvType::Bf16 => bits.extend(halves(device, address, self.config.head_dim)?),
+                KvType::Fp8 => {
+                    let mut codes = vec![0; self.config.head_dim as usize];
+                    device.download(address, &mut codes)?;
+                    bits.extend(codes.into_iter().map(e4m3::to_bf16));
+                }
+            }
         }
         Ok(())
     }

@@ -24,8 +24,13 @@ impl Engine {
         let inputs = self.inputs(&layout)?;
         let at = |section| Arg::Ptr(inputs.address + layout.offset(section));
         let n = Arg::U32(rows);
-        let mut seen =
-            Collector::new(&self.model.config, &self.division, layout.logit_rows.clone(), plan.observe.clone());
+        let mut seen = Collector::new(
+            &self.model.config,
+            &self.division,
+            self.kv_type,
+            layout.logit_rows.clone(),
+            plan.observe.clone(),
+        );
 
         let border = self.halves(Scratch::Boundaries, rows * (self.model.config.layers + 1), p.hidden)?;
         let boundary = |index: u32| border.address + u64::from(index) * u64::from(rows) * u64::from(p.hidden) * 2;

@@ -9,7 +9,7 @@ use crate::device::{Device, KernelId};
 use crate::error::{Error, Result};
 use crate::kernels::{
     AddSpec, AllReduceSpec, AttentionCombineSpec, AttentionSpec, BiasSpec, ChainAttentionSpec, EmbedSpec, GatherSpec,
-    GemmOut, GemmSpec, GemmTile, HeadNormSpec, KernelText, RmsNormSpec, RopeStoreSpec, SiluMulSpec, SplitKReduceSpec,
+    GemmOut, GemmSpec, GemmTile, HeadNormSpec, KernelText, KvType, RmsNormSpec, RopeStoreSpec, SiluMulSpec, SplitKReduceSpec,
     Top2Spec, Units,
 };
 use crate::parallel::Division;
@@ -168,6 +168,7 @@ struct Registrar<'a> {
     device: &'a mut dyn Device,
     refs: Vec<KernelRef>,
     units: Units,
+    kv: KvType,
 }
 
 impl Registrar<'_> {
@@ -202,11 +203,14 @@ impl Registrar<'_> {
 
     fn attention(&mut self, config: &Config) -> Result<Attention> {
         let (q_heads, kv_heads, head_dim) = (config.q_heads, config.kv_heads, config.head_dim);
-        let head_pad = Padded::of(config).head;
-        let tensor = |partial| AttentionSpec { q_heads, kv_heads, head_dim, head_pad, partial };
+        let (head_pad, kv) = (Padded::of(config).head, self.kv);
+        let tensor = |partial| AttentionSpec { q_heads, kv_heads, head_dim, head_pad, partial, kv };
         Ok(match self.units {
             Units::Ieee => Attention::Chain(
-                self.add(ChainAttentionSpec { q_heads, kv_heads, head_dim, head_pad }, ChainAttentionSpec::build)?,
+                self.add(
+                    ChainAttentionSpec { q_heads, kv_heads, head_dim, head_pad, kv },
+                    ChainAttentionSpec::build,
+                )?,
             ),
             Units::Special => Attention::Tensor {
                 whole: self.add(tensor(false), AttentionSpec::build)?,
@@ -218,17 +222,17 @@ impl Registrar<'_> {
 }
 
 impl KernelSet {
-    pub fn new(division: &Division, units: Units, device: &mut dyn Device) -> Result<Self> {
+    pub fn new(division: &Division, units: Units, kv: KvType, device: &mut dyn Device) -> Result<Self> {
         let (config, ranks) = (&division.shard, division.ranks);
         let p = Padded::of(config);
         let (q_heads, kv_heads, head_dim, head_pad) = (config.q_heads, config.kv_heads, config.head_dim, p.head);
         let eps = config.rms_eps.to_bits();
         let norm = RmsNormSpec { hidden: config.hidden, hidden_pad: p.hidden, eps, units };
-        let rope = RopeStoreSpec { q_heads, kv_heads, head_dim, head_pad };
+        let rope = RopeStoreSpec { q_heads, kv_heads, head_dim, head_pad, kv };
         let bias = config.architecture.qkv_bias().then_some(BiasSpec { width: p.qkv });
         let head_norm =
             config.architecture.qk_norm().then_some(HeadNormSpec { q_heads, kv_heads, head_dim, head_pad, eps, units });
-        let mut r = Registrar { device, refs: Vec::new(), units };
+        let mut r = Registrar { device, refs: Vec::new(), units, kv };
         Ok(Self {
             embed: r.add(EmbedSpec { hidden_pad: p.hidden }, EmbedSpec::build)?,
             norm: r.add(norm, RmsNormSpec::build)?,

@@ -17,7 +17,7 @@ use self::layout::{Layout, Padding};
 use crate::device::{Buffer, Device, DeviceInfo};
 use crate::error::{Error, Result};
 use crate::gated::Setup;
-use crate::kernels::PAGE;
+use crate::kernels::{KvType, PAGE};
 use crate::kv::{KvTables, Slot};
 use crate::model::Model;
 use crate::parallel::Division;
@@ -41,6 +41,21 @@ impl Default for Limits {
     }
 }
 
+/// What decides bits of an engine besides its mode, its model and its device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Build {
+    /// Simulated tensor-parallel ranks that every layer is divided over: see [`crate::parallel`].
+    pub ranks: u32,
+    /// Element type of the K and V caches.
+    pub kv: KvType,
+}
+
+impl Default for Build {
+    fn default() -> Self {
+        Self { ranks: 1, kv: KvType::Bf16 }
+    }
+}
+
 /// A model on a device.
 pub struct Engine {
     model: Arc<Model>,
@@ -48,6 +63,7 @@ pub struct Engine {
     mode: Mode,
     limits: Limits,
     division: Division,
+    kv_type: KvType,
     kernels: Arc<KernelSet>,
     resident: Resident,
     scratch: ScratchPool,
@@ -61,31 +77,32 @@ impl Engine {
     /// # Errors
     /// [`Error::Plan`] for a limit of zero, otherwise what the device refuses.
     pub fn new(model: Arc<Model>, device: Box<dyn Device>, mode: Mode, limits: Limits) -> Result<Self> {
-        Self::parallel(model, device, mode, limits, 1)
+        Self::built(model, device, mode, limits, Build::default())
     }
 
-    /// The same, with every layer divided over `ranks` simulated tensor-parallel ranks: see [`crate::parallel`].
+    /// The same, built otherwise than usual.
     ///
     /// # Errors
     /// Those of [`Engine::new`], and [`Error::Plan`] for a model that cannot be divided so.
-    pub fn parallel(
+    pub fn built(
         model: Arc<Model>,
         mut device: Box<dyn Device>,
         mode: Mode,
         limits: Limits,
-        ranks: u32,
+        build: Build,
     ) -> Result<Self> {
+        let Build { ranks, kv: kv_type } = build;
         if limits.slots == 0 || limits.pages == 0 || limits.max_rows == 0 {
             return Err(Error::Plan { detail: "an engine needs at least one slot, one page and one row".into() });
         }
         let division = Division::new(&model.config, ranks)?;
-        let kernels = Arc::new(KernelSet::new(&division, mode.units(), device.as_mut())?);
+        let kernels = Arc::new(KernelSet::new(&division, mode.units(), kv_type, device.as_mut())?);
         // One more page than requests have, for the padding of verifications.
         let pages = limits.pages.saturating_add(u32::from(mode == Mode::Gated));
-        let resident = Resident::new(&model, &division, pages, device.as_mut())?;
+        let resident = Resident::new(&model, &division, pages, kv_type, device.as_mut())?;
         let kv = KvTables::new(limits.pages, limits.slots, model.config.max_positions);
         let scratch = ScratchPool::default();
-        Ok(Self { model, device, mode, limits, division, kernels, resident, scratch, kv, gate: None })
+        Ok(Self { model, device, mode, limits, division, kv_type, kernels, resident, scratch, kv, gate: None })
     }
 
     /// The model.
@@ -101,6 +118,11 @@ impl Engine {
     /// How its layers are divided over tensor-parallel ranks.
     pub fn division(&self) -> &Division {
         &self.division
+    }
+
+    /// Element type of its K and V caches.
+    pub fn kv_type(&self) -> KvType {
+        self.kv_type
     }
 
     /// How a gated engine decides, once it was told.
@@ -232,7 +254,7 @@ impl Engine {
     /// # Errors
     /// [`Error::Plan`] if the slot is not open, has fewer pages, or the bytes are no whole pages of this model; [`Error::Device`].
     pub fn restore(&mut self, slot: Slot, first: u32, bytes: &[u8]) -> Result<()> {
-        let one = self.caches().count() as u64 * cache_bytes(&self.division.shard, 1);
+        let one = self.caches().count() as u64 * cache_bytes(&self.division.shard, self.kv_type, 1);
         let pages = self.pages_of(slot, first..first.saturating_add((bytes.len() as u64 / one) as u32))?;
         self.load_pages(&pages, bytes)
     }
@@ -255,7 +277,7 @@ impl Engine {
 
     /// Copies pages of every layer to the host: for each layer and rank the K pages in the order given, then the V pages.
     pub(crate) fn save_pages(&mut self, pages: &[u32]) -> Result<Vec<u8>> {
-        let page = cache_bytes(&self.division.shard, 1);
+        let page = cache_bytes(&self.division.shard, self.kv_type, 1);
         let mut bytes = vec![0; self.caches().count() * pages.len() * page as usize];
         let places = self.page_addresses(pages, page);
         for (address, part) in places.into_iter().zip(bytes.chunks_exact_mut(page as usize)) {
@@ -266,7 +288,7 @@ impl Engine {
 
     /// Copies back what [`Engine::save_pages`] saved, to as many pages.
     pub(crate) fn load_pages(&mut self, pages: &[u32], bytes: &[u8]) -> Result<()> {
-        let page = cache_bytes(&self.division.shard, 1);
+        let page = cache_bytes(&self.division.shard, self.kv_type, 1);
         let places = self.page_addresses(pages, page);
         if bytes.len() as u64 != places.len() as u64 * page {
             let detail = format!("{} saved bytes do not fill {} pages", bytes.len(), pages.len());

@@ -1,10 +1,12 @@
 //! Attention against a model that knows one row at a time: what other rows share the query tile cannot enter it.
 
-use engine::kernels::{AttentionCombineSpec, AttentionSpec, KV_TILE, PAGE, Q_TILE, TILE_WORDS, pad, scale_log2e};
+use engine::kernels::{
+    AttentionCombineSpec, AttentionSpec, KV_TILE, KvType, PAGE, Q_TILE, TILE_WORDS, pad, scale_log2e,
+};
 
 use crate::arith::{Gpu, add, fma, max, mul, narrow, sub};
-use crate::data::{Rng, pad_rows, value};
-use crate::rig::{In, Out, U32, launch, u16s, u32s};
+use crate::data::{Rng, e4m3, from_e4m3, pad_rows, value};
+use crate::rig::{In, Out, U32, Words, launch, u16s, u32s};
 
 const NEG_INF: u32 = 0xff80_0000;
 const NEGATIVE: u32 = 0x8000_0000;
@@ -46,6 +48,7 @@ pub struct Batch {
     pub tables: Vec<u32>,
     pub max_pages: usize,
     pub caches: [Vec<u16>; 2],
+    pub kv_type: KvType,
 }
 
 impl Batch {
@@ -98,7 +101,26 @@ impl Batch {
         assert!(requests.iter().all(|r| !r.pages.is_empty()));
         let q = rng.bf16s(rows.len() * (heads.q * heads.dim) as usize, scale);
         let q = pad_rows(&q, heads.dim as usize, p);
-        Self { heads, pad: p, requests, rows, q, tiles, tables, max_pages, caches }
+        let kv_type = KvType::Bf16;
+        Self { heads, pad: p, requests, rows, q, tiles, tables, max_pages, caches, kv_type }
+    }
+
+    /// The same with keys and values rounded to e4m3.
+    pub fn fp8(mut self) -> Self {
+        let requests = self.requests.iter_mut().flat_map(|r| [&mut r.keys, &mut r.values]);
+        for values in requests.chain(&mut self.caches) {
+            values.iter_mut().for_each(|v| *v = from_e4m3(e4m3(*v)));
+        }
+        Self { kv_type: KvType::Fp8, ..self }
+    }
+
+    /// The K (0) or V (1) cache as it lies in memory.
+    pub fn cache(&self, which: usize) -> Box<dyn Words> {
+        let values = self.caches[which].clone();
+        match self.kv_type {
+            KvType::Bf16 => Box::new(values),
+            KvType::Fp8 => Box::new(values.into_iter().map(e4m3).collect::<Vec<u8>>()),
+        }
     }
 
     pub fn q(&self, row: usize, head: usize) -> &[u16] {
@@ -179,18 +201,19 @@ fn outputs(gpu: &Gpu, state: &RowState) -> Vec<u16> {
     state.o.iter().map(|&o| narrow(mul(o, inverse))).collect()
 }
 
-fn spec(heads: Heads, partial: bool) -> AttentionSpec {
-    AttentionSpec { q_heads: heads.q, kv_heads: heads.kv, head_dim: heads.dim, head_pad: pad(heads.dim), partial }
+fn spec(batch: &Batch, partial: bool) -> AttentionSpec {
+    let Heads { q, kv, dim } = batch.heads;
+    AttentionSpec { q_heads: q, kv_heads: kv, head_dim: dim, head_pad: pad(dim), partial, kv: batch.kv_type }
 }
 
 /// Runs the unsplit kernel.
 fn run(gpu: &Gpu, batch: &Batch) -> Vec<u16> {
-    let spec = spec(batch.heads, false);
+    let (spec, caches) = (spec(batch, false), [batch.cache(0), batch.cache(1)]);
     let rows = batch.rows.len() as u32;
     let args = [
         In(&batch.q),
-        In(&batch.caches[0]),
-        In(&batch.caches[1]),
+        In(&*caches[0]),
+        In(&*caches[1]),
         In(&batch.tiles),
         In(&batch.tables),
         Out(rows * batch.heads.q * batch.pad as u32 * 2),
@@ -203,13 +226,13 @@ fn run(gpu: &Gpu, batch: &Batch) -> Vec<u16> {
 
 /// Runs the split kernel: output, maximum, sum.
 fn run_split(gpu: &Gpu, batch: &Batch, splits: u32) -> [Vec<u32>; 3] {
-    let spec = spec(batch.heads, true);
+    let (spec, caches) = (spec(batch, true), [batch.cache(0), batch.cache(1)]);
     let rows = batch.rows.len() as u32;
     let lines = splits * rows * batch.heads.q;
     let args = [
         In(&batch.q),
-        In(&batch.caches[0]),
-        In(&batch.caches[1]),
+        In(&*caches[0]),
+        In(&*caches[1]),
         In(&batch.tiles),
         In(&batch.tables),
         Out(lines * batch.pad as u32 * 4),
@@ -244,13 +267,17 @@ fn every_row_has_the_bits_it_would_have_alone() {
             // Ordinary scores; nearly equal ones; one that leaves nothing to the others, so that old sums fade to nothing.
             for (shape, scale) in SHAPES.into_iter().zip([1.5, 0.01, 40.0]) {
                 let batch = Batch::new(&mut rng, heads, shape, scale);
-                let mut want = Vec::new();
-                for row in 0..batch.rows.len() {
-                    for head in 0..heads.q as usize {
-                        want.extend(outputs(&gpu, &walk(&gpu, &batch, row, head, 0, batch.kv_tiles(row))));
+                let fp8 = Batch::new(&mut rng, heads, shape, scale).fp8();
+                for batch in [batch, fp8] {
+                    let mut want = Vec::new();
+                    for row in 0..batch.rows.len() {
+                        for head in 0..heads.q as usize {
+                            want.extend(outputs(&gpu, &walk(&gpu, &batch, row, head, 0, batch.kv_tiles(row))));
+                        }
                     }
+                    let kv = batch.kv_type;
+                    assert_eq!(run(&gpu, &batch), want, "{} {heads:?} {shape:?} {kv:?}", gpu.profile.name);
                 }
-                assert_eq!(run(&gpu, &batch), want, "{} {heads:?} {shape:?}", gpu.profile.name);
             }
         }
     }
@@ -260,8 +287,9 @@ fn every_row_has_the_bits_it_would_have_alone() {
 fn splits_and_their_merge_are_the_stated_steps() {
     let mut rng = Rng::new(41);
     for gpu in Gpu::all() {
-        for (heads, shape) in HEADS.into_iter().zip([SHAPES[0], SHAPES[2], SHAPES[1], SHAPES[2], SHAPES[0]]) {
+        for (i, (heads, shape)) in HEADS.into_iter().zip([SHAPES[0], SHAPES[2], SHAPES[1], SHAPES[2], SHAPES[0]]).enumerate() {
             let batch = Batch::new(&mut rng, heads, shape, 1.5);
+            let batch = if i % 2 == 1 { batch.fp8() } else { batch };
             let c = scale_log2e(heads.dim).to_bits();
             // More splits than tiles too: some are empty for every row, others for early rows only.
             for splits in [1, 2, 3, 4] {

@@ -2,7 +2,7 @@
 
 use engine::kernels::{
     AddSpec, AllReduceSpec, AttentionCombineSpec, AttentionSpec, BiasSpec, ChainAttentionSpec, EmbedSpec, GatherSpec,
-    GemmOut, GemmSpec, GemmTile, HeadNormSpec, KernelText, RmsNormSpec, RopeStoreSpec, SiluMulSpec, SplitKReduceSpec,
+    GemmOut, GemmSpec, GemmTile, HeadNormSpec, KernelText, KvType, RmsNormSpec, RopeStoreSpec, SiluMulSpec, SplitKReduceSpec,
     Top2Spec, Units, pad,
 };
 
@@ -37,16 +37,18 @@ pub fn texts() -> Vec<(String, KernelText)> {
     for (q_heads, kv_heads, head_dim) in [(8, 4, 8), (6, 2, 32), (3, 1, 40), (9, 3, 64), (4, 4, 96), (2, 1, 128)] {
         let head_pad = pad(head_dim);
         let what = format!("{q_heads}/{kv_heads} heads of {head_dim}");
-        add(what.clone(), RopeStoreSpec { q_heads, kv_heads, head_dim, head_pad }.build());
-        for partial in [false, true] {
-            add(what.clone(), AttentionSpec { q_heads, kv_heads, head_dim, head_pad, partial }.build());
+        for kv in KvType::ALL {
+            add(what.clone(), RopeStoreSpec { q_heads, kv_heads, head_dim, head_pad, kv }.build());
+            add(what.clone(), ChainAttentionSpec { q_heads, kv_heads, head_dim, head_pad, kv }.build());
+        }
+        for (partial, kv) in [false, true].into_iter().flat_map(|p| KvType::ALL.map(|kv| (p, kv))) {
+            add(what.clone(), AttentionSpec { q_heads, kv_heads, head_dim, head_pad, partial, kv }.build());
         }
         let eps = 1e-6_f32.to_bits();
         add(what.clone(), BiasSpec { width: (q_heads + 2 * kv_heads) * head_pad }.build());
         for units in UNITS {
             add(what.clone(), HeadNormSpec { q_heads, kv_heads, head_dim, head_pad, eps, units }.build());
         }
-        add(what.clone(), ChainAttentionSpec { q_heads, kv_heads, head_dim, head_pad }.build());
         add(what, AttentionCombineSpec { q_heads, head_dim, head_pad }.build());
     }
     all

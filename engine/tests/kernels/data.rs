@@ -1,5 +1,7 @@
 //! Inputs: reproducible, of several kinds.
 
+use emulator::format::{E4M3, narrow_f32, widen_to_f32};
+use emulator::round::{Overflow, Rounding};
 use half::bf16;
 
 /// SplitMix64 (Steele, Lea, Flood 2014): enough for test data.
@@ -66,6 +68,16 @@ impl Rng {
     pub fn anything(&mut self, count: usize) -> Vec<u16> {
         (0..count).map(|_| self.next() as u16).collect()
     }
+}
+
+/// A bf16 as e4m3: nearest even, saturating.
+pub fn e4m3(bf16: u16) -> u8 {
+    narrow_f32(u32::from(bf16) << 16, &E4M3, Rounding::NearestEven, Overflow::Saturate) as u8
+}
+
+/// An e4m3 as bf16.
+pub fn from_e4m3(code: u8) -> u16 {
+    (widen_to_f32(code.into(), &E4M3) >> 16) as u16
 }
 
 /// The value of a bf16.

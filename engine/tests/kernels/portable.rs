@@ -127,13 +127,14 @@ fn attend(batch: &Batch, row: usize, head: usize) -> Vec<u16> {
 
 fn run(gpu: &Gpu, batch: &Batch) -> Vec<u16> {
     let Heads { q, kv, dim } = batch.heads;
-    let spec = ChainAttentionSpec { q_heads: q, kv_heads: kv, head_dim: dim, head_pad: pad(dim) };
+    let spec = ChainAttentionSpec { q_heads: q, kv_heads: kv, head_dim: dim, head_pad: pad(dim), kv: batch.kv_type };
+    let caches = [batch.cache(0), batch.cache(1)];
     let rows = batch.rows.len() as u32;
     let largest = batch.tiles.chunks_exact(4).map(|tile| tile[2]).max().expect("a tile");
     let args = [
         In(&batch.q),
-        In(&batch.caches[0]),
-        In(&batch.caches[1]),
+        In(&*caches[0]),
+        In(&*caches[1]),
         In(&batch.tiles),
         In(&batch.tables),
         Out(rows * q * batch.pad as u32 * 2),
@@ -151,9 +152,12 @@ fn attention_rows_have_the_bits_they_would_have_alone() {
     for heads in HEADS.into_iter().chain([Heads { q: 2, kv: 1, dim: 96 }]) {
         for (shape, scale) in SHAPES.into_iter().zip([1.5, 0.01, 40.0]) {
             let batch = Batch::new(&mut rng, heads, shape, scale);
-            let lines = (0..batch.rows.len()).flat_map(|row| (0..heads.q as usize).map(move |head| (row, head)));
-            let want: Vec<u16> = lines.flat_map(|(row, head)| attend(&batch, row, head)).collect();
-            assert_eq!(run(&gpu, &batch), want, "{heads:?} {shape:?}");
+            let fp8 = Batch::new(&mut rng, heads, shape, scale).fp8();
+            for batch in [batch, fp8] {
+                let lines = (0..batch.rows.len()).flat_map(|row| (0..heads.q as usize).map(move |head| (row, head)));
+                let want: Vec<u16> = lines.flat_map(|(row, head)| attend(&batch, row, head)).collect();
+                assert_eq!(run(&gpu, &batch), want, "{heads:?} {shape:?} {:?}", batch.kv_type);
+            }
         }
     }
 }

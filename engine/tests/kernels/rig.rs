@@ -14,6 +14,12 @@ pub trait Words {
     fn bytes(&self) -> Vec<u8>;
 }
 
+impl Words for Vec<u8> {
+    fn bytes(&self) -> Vec<u8> {
+        self.clone()
+    }
+}
+
 impl Words for Vec<u16> {
     fn bytes(&self) -> Vec<u8> {
         self.iter().flat_map(|v| v.to_le_bytes()).collect()
@@ -81,10 +87,8 @@ pub fn launch(gpu: &Gpu, text: &KernelText, grid: [u32; 3], args: &[Value]) -> V
 fn has_native(text: &KernelText) -> bool {
     match &text.spec {
         Some(KernelSpec::Gemm(spec)) => spec.units == Units::Special || spec.out != GemmOut::Partial,
-        Some(KernelSpec::Attention(_) | KernelSpec::ChainAttention(_)) => true,
-        Some(KernelSpec::RmsNorm(spec)) => spec.units == Units::Ieee,
-        Some(KernelSpec::SiluMul(spec)) => spec.units == Units::Ieee,
-        _ => false,
+        Some(_) => true,
+        None => false,
     }
 }
 

@@ -1,10 +1,10 @@
 //! Rotary embedding and the cache store against the stated products and sums.
 
-use engine::kernels::{PAGE, RopeStoreSpec, pad};
+use engine::kernels::{KvType, PAGE, RopeStoreSpec, pad};
 
 use crate::arith::{Gpu, add, mul, narrow, sub, widen};
-use crate::data::Rng;
-use crate::rig::{In, InOut, Out, U32, launch, u16s};
+use crate::data::{Rng, e4m3};
+use crate::rig::{In, InOut, Out, U32, Words, launch, u16s};
 
 /// What a page holds where nothing was stored.
 const STALE: u16 = 0x7fc1;
@@ -60,22 +60,56 @@ fn queries_and_keys_turn_and_values_are_stored() {
                     }
                 }
             }
-            let spec = RopeStoreSpec { q_heads, kv_heads, head_dim, head_pad };
-            let args = [
-                In(&qkv),
-                In(&cos),
-                In(&sin),
-                In(&positions),
-                In(&slots),
-                InOut(&cache),
-                InOut(&cache),
-                Out(rows * q_heads * head_pad * 2),
-                U32(rows),
-            ];
-            let out = launch(&gpu, &spec.build(), spec.grid(rows), &args);
-            assert_eq!(u16s(&out[2]), want_q, "q, {q_heads}/{kv_heads} heads of {head_dim}");
-            assert_eq!(u16s(&out[0]), want_k, "keys, {q_heads}/{kv_heads} heads of {head_dim}");
-            assert_eq!(u16s(&out[1]), want_v, "values, {q_heads}/{kv_heads} heads of {head_dim}");
+            for kv in KvType::ALL {
+                let stored = |values: &[u16]| match kv {
+                    KvType::Bf16 => values.to_vec().bytes(),
+                    KvType::Fp8 => values.iter().map(|v| e4m3(*v)).collect(),
+                };
+                let before = stored(&cache);
+                let spec = RopeStoreSpec { q_heads, kv_heads, head_dim, head_pad, kv };
+                let args = [
+                    In(&qkv),
+                    In(&cos),
+                    In(&sin),
+                    In(&positions),
+                    In(&slots),
+                    InOut(&before),
+                    InOut(&before),
+                    Out(rows * q_heads * head_pad * 2),
+                    U32(rows),
+                ];
+                let out = launch(&gpu, &spec.build(), spec.grid(rows), &args);
+                let what = format!("{q_heads}/{kv_heads} heads of {head_dim}, {kv:?}");
+                assert_eq!(u16s(&out[2]), want_q, "q, {what}");
+                assert_eq!(out[0], stored(&want_k), "keys, {what}");
+                assert_eq!(out[1], stored(&want_v), "values, {what}");
+            }
         }
     }
+}
+
+/// Every bf16 into an fp8 cache, as a value head: no operand is left out.
+#[test]
+fn every_number_is_stored_as_the_nearest_e4m3() {
+    let gpu = Gpu::named("sm_90");
+    let (head_dim, rows) = (64, 1024u32);
+    let all: Vec<u16> = (0..=u16::MAX).collect();
+    let qkv: Vec<u16> = all.chunks_exact(64).flat_map(|v| [vec![0; 128], v.to_vec()].concat()).collect();
+    let tables = vec![0u32; 32];
+    let (positions, slots): (Vec<u32>, Vec<u32>) = (vec![0; rows as usize], (0..rows).collect());
+    let cache = vec![0u8; (rows * head_dim) as usize];
+    let spec = RopeStoreSpec { q_heads: 1, kv_heads: 1, head_dim, head_pad: head_dim, kv: KvType::Fp8 };
+    let args = [
+        In(&qkv),
+        In(&tables),
+        In(&tables),
+        In(&positions),
+        In(&slots),
+        InOut(&cache),
+        InOut(&cache),
+        Out(rows * head_dim * 2),
+        U32(rows),
+    ];
+    let out = launch(&gpu, &spec.build(), spec.grid(rows), &args);
+    assert_eq!(out[1], all.into_iter().map(e4m3).collect::<Vec<u8>>());
 }

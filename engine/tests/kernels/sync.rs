@@ -1,7 +1,7 @@
 //! Every barrier and wait is needed, and the checker knows: without any one of them it objects.
 
 use engine::kernels::{
-    AttentionSpec, GemmOut, GemmSpec, GemmTile, KernelText, PAGE, RmsNormSpec, TOP2_WORDS, Top2Spec, Units,
+    AttentionSpec, GemmOut, GemmSpec, GemmTile, KernelText, KvType, PAGE, RmsNormSpec, TOP2_WORDS, Top2Spec, Units,
 };
 
 use crate::arith::Gpu;
@@ -58,7 +58,7 @@ fn gemm_needs_its_waits_and_barriers() {
 fn attention_needs_its_waits_and_barriers() {
     let mut rng = Rng::new(51);
     let gpu = Gpu::named("sm_90");
-    let spec = AttentionSpec { q_heads: 2, kv_heads: 1, head_dim: 32, head_pad: 32, partial: false };
+    let spec = AttentionSpec { q_heads: 2, kv_heads: 1, head_dim: 32, head_pad: 32, partial: false, kv: KvType::Bf16 };
     // Positions 70 to 75: two KV tiles that every row sees whole, one that not, so that both loops are gone through.
     let (rows, pages) = (6u32, 5u32);
     let q = rng.bf16s((rows * 2 * 32) as usize, 1.0);

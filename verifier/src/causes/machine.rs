@@ -58,7 +58,7 @@ pub fn failure(context: &Context<'_>, walk: &Walk, pass: usize) -> String {
     }
 }
 
-/// The other profiles, schemes and numbers of ranks to try, with their hypotheses in words. In portable mode a profile changes nothing: there is none to try.
+/// The other profiles, schemes, numbers of ranks and types of the cache to try, with their hypotheses in words. In portable mode a profile changes nothing: there is none to try.
 pub fn suppositions(context: &Context<'_>, claimed: &str) -> Vec<(Machine, String)> {
     let portable = claims::mode(context.record) == Some(engine::Mode::Portable);
     let profiles = context.replayer.profiles().into_iter().filter(|p| !portable && p != claimed);
@@ -70,9 +70,17 @@ pub fn suppositions(context: &Context<'_>, claimed: &str) -> Vec<(Machine, Strin
         let hypothesis = format!("weights rounded to {s}");
         (Machine { profile: claimed.to_owned(), weights: WeightChange::Quantised(s) }, hypothesis)
     });
-    let degrees = context.replayer.degrees().into_iter().map(|ranks| {
-        let hypothesis = format!("divided over {ranks} tensor-parallel ranks, with the logged splits");
-        (Machine { profile: claimed.to_owned(), weights: WeightChange::Divided(ranks) }, hypothesis)
+    // Where nothing is split, the policy's splits are the logged ones.
+    let splits = !context.replayer.splittable().is_empty();
+    let degrees = context.replayer.degrees().into_iter().flat_map(|ranks| [(ranks, false), (ranks, true)]);
+    let degrees = degrees.filter(|(_, by_policy)| splits || !by_policy).map(|(ranks, by_policy)| {
+        let whose = if by_policy { "the policy's" } else { "the logged" };
+        let hypothesis = format!("divided over {ranks} tensor-parallel ranks, with {whose} splits");
+        (Machine { profile: claimed.to_owned(), weights: WeightChange::Divided { ranks, by_policy } }, hypothesis)
     });
-    profiles.chain(schemes).chain(degrees).collect()
+    let caches = context.replayer.caches().into_iter().map(|kv| {
+        let hypothesis = format!("keys and values kept as {kv}");
+        (Machine { profile: claimed.to_owned(), weights: WeightChange::Cache(kv) }, hypothesis)
+    });
+    profiles.chain(schemes).chain(degrees).chain(caches).collect()
 }

@@ -47,7 +47,8 @@ pub fn find(context: &Context<'_>, claimed: &Machine, walk: &Walk) -> Result<Fou
 
     let mut profiles: Vec<String> = Vec::new();
     let mut schemes: Vec<(String, machine::Explained)> = Vec::new();
-    let mut degrees: Vec<(u32, machine::Explained)> = Vec::new();
+    let mut degrees: Vec<(u32, bool, machine::Explained)> = Vec::new();
+    let mut caches: Vec<(String, machine::Explained)> = Vec::new();
     let mut first_profile = None;
     for (supposed, hypothesis) in machine::suppositions(context, &claimed.profile) {
         let (trial, explained) = machine::attempt(context, supposed, hypothesis, pass)?;
@@ -55,7 +56,8 @@ pub fn find(context: &Context<'_>, claimed: &Machine, walk: &Walk) -> Result<Fou
         let Some(explained) = explained else { continue };
         match &explained.machine.weights {
             crate::replay::WeightChange::Quantised(scheme) => schemes.push((scheme.clone(), explained)),
-            crate::replay::WeightChange::Divided(ranks) => degrees.push((*ranks, explained)),
+            crate::replay::WeightChange::Divided { ranks, by_policy } => degrees.push((*ranks, *by_policy, explained)),
+            crate::replay::WeightChange::Cache(kv) => caches.push((kv.clone(), explained)),
             _ => {
                 profiles.push(explained.machine.profile.clone());
                 first_profile.get_or_insert(explained);
@@ -82,9 +84,16 @@ pub fn find(context: &Context<'_>, claimed: &Machine, walk: &Walk) -> Result<Fou
         adopt(&mut found, origin, explained.walk, explained_by_splits);
     }
 
-    for (ranks, explained) in degrees {
+    for (ranks, by_policy, explained) in degrees {
         let origin = machine_origin(context, claimed, &explained.machine, pass)?;
-        found.causes.push(Cause::OtherDivision { ranks, origin: origin.map(|p| p.to_string()), steps });
+        let origin_name = origin.map(|p| p.to_string());
+        found.causes.push(Cause::OtherDivision { ranks, by_policy, origin: origin_name, steps });
+        adopt(&mut found, origin, explained.walk, explained_by_splits);
+    }
+    for (kv, explained) in caches {
+        let origin = machine_origin(context, claimed, &explained.machine, pass)?;
+        let claimed = context.record.stack.kv.dtype.clone();
+        found.causes.push(Cause::KvType { claimed, found: kv, origin: origin.map(|p| p.to_string()), steps });
         adopt(&mut found, origin, explained.walk, explained_by_splits);
     }
 

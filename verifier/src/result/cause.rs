@@ -73,6 +73,19 @@ pub enum Cause {
     OtherDivision {
         /// Ranks that give the logged bits.
         ranks: u32,
+        /// Whether with the splits that the policy chooses for them instead of the logged ones.
+        by_policy: bool,
+        /// Operation in which the two first differ.
+        origin: Option<String>,
+        /// Steps explained.
+        steps: u32,
+    },
+    /// Keys and values were kept in another type.
+    KvType {
+        /// As declared.
+        claimed: String,
+        /// The type that gives the logged bits.
+        found: String,
         /// Operation in which the two first differ.
         origin: Option<String>,
         /// Steps explained.
@@ -224,6 +237,7 @@ impl Cause {
             Self::SplitK { .. } => "split_k",
             Self::QuantisedWeights { .. } => "quantised_weights",
             Self::OtherDivision { .. } => "other_division",
+            Self::KvType { .. } => "kv_type",
             Self::WeightBit { .. } => "weight_bit",
             Self::TokenSwapped { .. } => "token_swapped",
             Self::OtherSeed { .. } => "other_seed",
@@ -277,6 +291,10 @@ impl Cause {
             Self::OtherDivision { ranks, steps, .. } => {
                 format!("{ranks} tensor-parallel ranks explain the bits of {}", steps_phrase(*steps))
             }
+            Self::KvType { claimed, found, steps, .. } => format!(
+                "keys and values kept as {found} explain the bits of {}; the log claims {claimed}",
+                steps_phrase(*steps)
+            ),
             Self::WeightBit { tensor, row, column, bit, from, to, equivalent, .. } => {
                 let others = match equivalent.len() {
                     0 => String::new(),

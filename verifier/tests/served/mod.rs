@@ -6,12 +6,13 @@ use engine::device::EmulatedDevice;
 use engine::fault::Faults;
 use engine::gated::{Judged, Setup};
 use engine::journal::{Asked, Identity, Journal, request};
+use engine::kernels::KvType;
 use engine::parallel::Division;
 use engine::sampler::{Choice, Sampling, Seeded};
 use engine::scheduler::{RequestKey, Settings};
 use engine::scores::{Scores, Wanted};
 use engine::step::{Observe, StepOutput, StepPlan};
-use engine::{Dispatch, Engine, Limits, Mode, Model, policy};
+use engine::{Build, Dispatch, Engine, Limits, Mode, Model, policy};
 use record::inference::{Link, RowGate, Time};
 use record::{Digest, Evidence, EvidenceLevel, F32Bits, Fact, Record, commit};
 use std::sync::Arc;
@@ -32,6 +33,9 @@ pub struct Serving {
     /// Tensor-parallel ranks that compute, and that are claimed.
     pub ranks: u32,
     pub claims_ranks: u32,
+    /// Element type of the caches, and the one claimed.
+    pub kv: KvType,
+    pub claims_kv: KvType,
     pub level: EvidenceLevel,
     pub alter: Alter,
     /// Unreported rows beside decode steps.
@@ -75,6 +79,8 @@ impl Default for Serving {
             mode: Mode::Throughput,
             ranks: 1,
             claims_ranks: 1,
+            kv: KvType::Bf16,
+            claims_kv: KvType::Bf16,
             level: EvidenceLevel::S,
             alter: |_| {},
             extra_rows: 0,
@@ -131,7 +137,9 @@ impl Operator for Cheat<'_> {
         if let Some(splits) = self.serving.kv_splits {
             d.kv_splits = splits;
         }
-        self.claimed.push(policy);
+        let claims = Division::new(&self.model.config, self.serving.claims_ranks).expect("a degree that divides the model");
+        let hidden = self.serving.claims_ranks != self.serving.ranks;
+        self.claimed.push(if hidden { policy::dispatch(self.serving.mode, &claims.shard, shape) } else { policy });
         self.faults.dispatch(shape, d)
     }
 
@@ -192,8 +200,8 @@ impl Serving {
             Some(setup) => engine.with_gate(setup.clone()).unwrap(),
             None => engine,
         };
-        let mut engine =
-            gate(Engine::parallel(altered.clone(), Box::new(device()), self.mode, self.limits(), self.ranks).unwrap());
+        let build = Build { ranks: self.ranks, kv: self.kv };
+        let mut engine = gate(Engine::built(altered.clone(), Box::new(device()), self.mode, self.limits(), build).unwrap());
         let long: Vec<u32> = (0..self.long_prompt).map(|i| i * 37 % 1000).collect();
         let first: &[u32] = if long.is_empty() { &[0, 45, 300, 12, 77, 501] } else { &long };
         let others = (0..self.batch - 1).map(|i| vec![0, 9 + i, 640]);
@@ -211,9 +219,8 @@ impl Serving {
         let names: Vec<Asked> = (0..self.batch).map(|i| Asked::derived(format!("r{i}"), "00ff")).collect();
         let genesis = commit::genesis("test");
         let claims = EmulatedDevice::new(self.claims_profile).unwrap();
-        let claimed = gate(
-            Engine::parallel(honest.clone(), Box::new(claims), self.mode, self.limits(), self.claims_ranks).unwrap(),
-        );
+        let build = Build { ranks: self.claims_ranks, kv: self.claims_kv };
+        let claimed = gate(Engine::built(honest.clone(), Box::new(claims), self.mode, self.limits(), build).unwrap());
         let journal = Journal::new(&claimed, self.level, "r", genesis).keeping_evidence();
         let observe = if self.level == EvidenceLevel::A { Observe::ACTIVATIONS } else { Observe::STATE };
         let options = BatchOptions { chunk: self.chunk, observe };

@@ -81,7 +81,7 @@ impl ToyRun {
             WeightChange::Bit(b) if b.tensor == tensor && b.row as usize == row && b.column as usize == column => {
                 w ^ 1 << b.bit
             }
-            WeightChange::Bit(_) | WeightChange::Divided(_) => w,
+            WeightChange::Bit(_) | WeightChange::Divided { .. } | WeightChange::Cache(_) => w,
         }
     }
 

@@ -8,10 +8,11 @@ use std::time::Instant;
 
 use anyhow::{Context as _, bail};
 use comfy_table::{Cell, CellAlignment};
+use engine::kernels::KvType;
 use engine::kv::Slot;
 use engine::runtime::{Limits, pages_for};
 use engine::step::{Group, Logits, Observe, StepOutput};
-use engine::{Engine, Mode, Model};
+use engine::{Build, Engine, Mode, Model};
 use serde::Serialize;
 
 use super::peer::{self, Peer};
@@ -40,6 +41,10 @@ struct Common {
     /// Numerics mode
     #[arg(long, value_name = "MODE", default_value = "invariant", value_parser = parse_mode)]
     mode: Mode,
+
+    /// Element type of the KV cache: bf16 or fp8
+    #[arg(long, value_name = "TYPE", default_value = "bf16", value_parser = argument::kv)]
+    kv: KvType,
 
     /// Interleaved rounds, of which the median counts
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = argument::count(1, 1000))]
@@ -114,6 +119,7 @@ struct Report {
     model: String,
     profile: String,
     mode: &'static str,
+    kv: &'static str,
     threads: usize,
     simd: &'static str,
     batch: u32,
@@ -202,6 +208,7 @@ fn run(args: Common, work: Work) -> anyhow::Result<Outcome> {
         model: model.name.clone(),
         profile: args.profile,
         mode: args.mode.name(),
+        kv: args.kv.name(),
         threads: args.emulation.thread_count(),
         simd: args.emulation.simd.name(),
         batch: work.batch,
@@ -239,7 +246,7 @@ impl Subject {
             pages: pages_for(work.batch, work.context + work.steps),
             max_rows: rows.max(work.batch),
         };
-        let engine = Engine::new(model.clone(), Box::new(device), args.mode, limits)?;
+        let engine = Engine::built(model.clone(), Box::new(device), args.mode, limits, Build { ranks: 1, kv: args.kv })?;
         Ok(Self { interpreted, engine, times, kernels: BTreeMap::new(), seconds: Vec::new() })
     }
 
@@ -338,8 +345,8 @@ fn processor_seconds() -> Option<f64> {
 }
 
 fn print_text(out: &mut dyn Write, report: &Report) -> io::Result<()> {
-    let Report { what, model, profile, mode, threads, batch, context, tokens, rounds, .. } = report;
-    writeln!(out, "{what} of {model}: {profile}, {mode}, {threads} threads, {}", report.simd)?;
+    let Report { what, model, profile, mode, kv, threads, batch, context, tokens, rounds, .. } = report;
+    writeln!(out, "{what} of {model}: {profile}, {mode}, cache of {kv}, {threads} threads, {}", report.simd)?;
     writeln!(out, "{batch} x {context} tokens of prompt, {tokens} tokens timed, median of {rounds} rounds")?;
     let mut table = table(["launches", "tokens/s", "processor ms/token"]);
     let mut line = |name: &str, speed: f64, processor: Option<f64>| {

@@ -1,11 +1,12 @@
 //! Attention by fused multiply-adds: one warp a row and head, a lane a key, then a lane a pair of output columns.
 
-use ptx::builder::{F32, KernelBuilder, P, R32, R64};
+use ptx::builder::{F32, KernelBuilder, P, R16, R32, R64};
 
 use super::{KV_TILE, LANES, TILE_WORDS, scale_log2e};
+use crate::kernels::cache::{decode2, decode8};
 use crate::kernels::emit::{CHUNK, text, widen8};
 use crate::kernels::units::exp2;
-use crate::kernels::{KernelText, PAGE};
+use crate::kernels::{KernelText, KvType, PAGE};
 
 /// Output columns of a warp's lanes, two each.
 const SPAN: u32 = 2 * LANES;
@@ -43,6 +44,8 @@ pub struct ChainAttentionSpec {
     pub head_dim: u32,
     /// Padded head width.
     pub head_pad: u32,
+    /// Element type of both caches; fp8 is widened where it is read.
+    pub kv: KvType,
 }
 
 /// The row and head of this warp.
@@ -71,7 +74,10 @@ impl ChainAttentionSpec {
     /// The kernel.
     #[must_use]
     pub fn build(&self) -> KernelText {
-        let mut k = KernelBuilder::new("attention_chain");
+        let mut k = KernelBuilder::new(match self.kv {
+            KvType::Bf16 => "attention_chain",
+            KvType::Fp8 => "attention_chain_fp8",
+        });
         k.max_ntid(LANES, 1, 1);
         let (q, k_cache, v_cache) = (k.param_ptr("q"), k.param_ptr("k_cache"), k.param_ptr("v_cache"));
         let (tiles, block_tables, out) = (k.param_ptr("tiles"), k.param_ptr("block_tables"), k.param_ptr("out"));
@@ -87,7 +93,7 @@ impl ChainAttentionSpec {
             v: (0..self.spans())
                 .map(|span| {
                     let (column, _) = self.column(&mut k, &place, span);
-                    k.mad_wide_u32(column, 2, v_cache)
+                    k.mad_wide_u32(column, self.kv.bytes(), v_cache)
                 })
                 .collect(),
         };
@@ -146,11 +152,19 @@ impl ChainAttentionSpec {
 
     /// `q . k` of this lane's key.
     fn score(&self, k: &mut KernelBuilder, q: &[[R32; 4]], cache: R64, key: R32) -> F32 {
-        let at = k.mad_wide_u32(key, self.head_pad * 2, cache);
+        let at = k.mad_wide_u32(key, self.head_pad * self.kv.bytes(), cache);
         let score = k.mov_f32(0.0);
         for (chunk, &q) in q.iter().enumerate() {
-            let key: [R32; 4] = k.ld_global_nc_v(at, 16 * chunk as i64);
-            let (q, key) = (widen8(k, q), widen8(k, key));
+            let (q, key) = match self.kv {
+                KvType::Bf16 => {
+                    let key: [R32; 4] = k.ld_global_nc_v(at, 16 * chunk as i64);
+                    (widen8(k, q), widen8(k, key))
+                }
+                KvType::Fp8 => {
+                    let key: [R32; 2] = k.ld_global_nc_v(at, 8 * chunk as i64);
+                    (widen8(k, q), decode8(k, key))
+                }
+            };
             for (q, key) in q.into_iter().zip(key) {
                 k.fma_rn_into(score, q, key, score);
             }
@@ -178,10 +192,20 @@ impl ChainAttentionSpec {
         k.for_u32(0u32, seen, 1u32, |k, j| {
             let (p, line) = (k.shfl_idx(p, j), k.shfl_idx(key, j));
             for (&column, o) in state.v.iter().zip(&state.o) {
-                let at = k.mad_wide_u32(line, self.head_pad * 2, column);
-                let pair: R32 = k.ld_global_nc(at, 0);
-                let (lo, hi) = k.bf16x2_to_f32(pair);
-                for (o, v) in o.iter().zip([lo, hi]) {
+                let at = k.mad_wide_u32(line, self.head_pad * self.kv.bytes(), column);
+                let pair = match self.kv {
+                    KvType::Bf16 => {
+                        let pair: R32 = k.ld_global_nc(at, 0);
+                        let (lo, hi) = k.bf16x2_to_f32(pair);
+                        [lo, hi]
+                    }
+                    KvType::Fp8 => {
+                        let pair: R16 = k.ld_global_nc(at, 0);
+                        let pair = k.pack_b16x2(pair, pair);
+                        decode2(k, pair)
+                    }
+                };
+                for (o, v) in o.iter().zip(pair) {
                     k.fma_rn_into(*o, p, v, *o);
                 }
             }

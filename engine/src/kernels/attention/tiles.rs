@@ -3,7 +3,9 @@
 use ptx::builder::{KernelBuilder, P, R32, R64};
 
 use super::{AttentionSpec, Job, KV_TILE, LANES};
-use crate::kernels::PAGE;
+use crate::kernels::cache::decode8;
+use crate::kernels::emit::narrow8;
+use crate::kernels::{KvType, PAGE};
 
 /// Pages that a tile spans.
 const PAGES: u32 = KV_TILE / PAGE;
@@ -16,6 +18,9 @@ pub(super) struct KvTiles {
     /// Rows that one copy instruction of the warp covers, and 16-byte chunks of a row.
     rows_per_copy: u32,
     chunks: u32,
+    /// Element type of the cache, and bytes of eight of its elements.
+    kv: KvType,
+    chunk_bytes: u32,
     page_bytes: u32,
     /// This lane's chunk in page 0 of the cache (keys, values).
     from: [R64; 2],
@@ -51,10 +56,12 @@ impl KvTiles {
         let (row, chunk) = (k.div_u32(lane, chunks), k.rem_u32(lane, chunks));
         let has_chunk = (rows_per_copy * chunks != LANES).then(|| k.setp_lt_u32(lane, rows_per_copy * chunks));
 
-        let page_bytes = spec.kv_heads * PAGE * spec.head_pad * 2;
+        let line_bytes = spec.head_pad * spec.kv.bytes();
+        let chunk_bytes = 8 * spec.kv.bytes();
+        let page_bytes = spec.kv_heads * PAGE * line_bytes;
         let from = [k_cache, v_cache].map(|cache| {
-            let head = k.mad_wide_u32(job.kv_head, PAGE * spec.head_pad * 2, cache);
-            k.mad_wide_u32(lane, 16, head)
+            let head = k.mad_wide_u32(job.kv_head, PAGE * line_bytes, cache);
+            k.mad_wide_u32(lane, chunk_bytes, head)
         });
         let table = k.mul_lo_u32(job.slot, max_pages);
         let pages = k.mad_wide_u32(table, 4, block_tables);
@@ -74,6 +81,8 @@ impl KvTiles {
             stride,
             rows_per_copy,
             chunks,
+            kv: spec.kv,
+            chunk_bytes,
             page_bytes,
             from,
             pages,
@@ -103,12 +112,16 @@ impl KvTiles {
             let from = self.from.map(|from| k.mad_wide_u32(number, self.page_bytes, from));
             for first in (0..PAGE).step_by(self.rows_per_copy as usize) {
                 let exists = k.setp_ge_s32(left, page * PAGE + first);
-                let bytes = k.selp_b32(16, 0, exists);
+                let bytes = (self.kv == KvType::Bf16).then(|| k.selp_b32(16, 0, exists));
                 let within = self.within_page(k, first);
                 for (which, from) in from.into_iter().enumerate() {
                     let row = which as u32 * KV_TILE + page * PAGE + first;
                     let to_offset = i64::from(row * self.stride);
-                    let from_offset = i64::from(first * self.chunks * 16);
+                    let from_offset = i64::from(first * self.chunks * self.chunk_bytes);
+                    let Some(bytes) = bytes else {
+                        self.widened(k, (to_offset, within), (from, from_offset, exists));
+                        continue;
+                    };
                     let copy =
                         |k: &mut KernelBuilder| k.cp_async_cg_zfill(self.to, to_offset, from, from_offset, bytes);
                     match within {
@@ -119,6 +132,27 @@ impl KvTiles {
             }
         }
         k.sub_u32_into(self.to, self.to_both, self.to);
+    }
+
+    /// Loads eight e4m3 where they exist (zeros elsewhere) and stores them as bf16, in the lanes that have a chunk.
+    fn widened(
+        &self,
+        k: &mut KernelBuilder,
+        (to_offset, within): (i64, Option<P>),
+        (from, from_offset, exists): (R64, i64, P),
+    ) {
+        let codes: [R32; 2] = std::array::from_fn(|_| k.mov_b32(0));
+        let load = match within {
+            Some(within) => k.and_pred(exists, within),
+            None => exists,
+        };
+        k.with_guard(load, |k| k.ld_global_v_into(codes, from, from_offset));
+        let wide = decode8(k, codes);
+        let halves = narrow8(k, wide);
+        match within {
+            Some(within) => k.with_guard(within, |k| k.st_shared_v(self.to, to_offset, halves)),
+            None => k.st_shared_v(self.to, to_offset, halves),
+        }
     }
 
     /// Whether this lane's row of the copy that starts at row `first` of a page exists, where that is not so for every lane.

@@ -15,9 +15,15 @@
 //! text says, faults included. So errors are those of interpretation, word for word.
 
 mod attention;
+mod combine;
+mod copy;
+mod elementwise;
 mod gemm;
+mod norm;
 mod packs;
+mod rope;
 mod rows;
+mod top2;
 mod warp;
 
 use emulator::exec::{ExecOptions, Memory};
@@ -62,6 +68,11 @@ impl Call<'_> {
     }
 }
 
+/// Declines where so many units of work in so many rows are more than the 32 bits that the kernel numbers them with.
+fn countable(rows: u32, units: u32) -> Result<(), Declined> {
+    rows.checked_mul(units).map(|_| ()).ok_or(Declined)
+}
+
 /// A range of device memory: first address and length.
 type Span = (u64, u64);
 
@@ -85,12 +96,21 @@ fn apart(written: Span, read: &[Span]) -> Result<(), Declined> {
 pub(super) fn of(kernel: &KernelText, sha256: &[u8; 32], profile: &Profile) -> Option<Box<dyn Native>> {
     let spec = kernel.spec.as_ref()?;
     let native: Box<dyn Native> = match spec {
+        KernelSpec::Add(spec) => Box::new(elementwise::Add(spec.clone())),
+        KernelSpec::AllReduce(spec) => Box::new(elementwise::AllReduce(spec.clone())),
         KernelSpec::Attention(spec) => Box::new(attention::Attention::new(spec, profile)?),
+        KernelSpec::AttentionCombine(spec) => Box::new(combine::AttentionCombine(spec.clone())),
+        KernelSpec::Bias(spec) => Box::new(elementwise::Bias(spec.clone())),
         KernelSpec::ChainAttention(spec) => Box::new(attention::ChainAttention::new(spec)?),
+        KernelSpec::Embed(spec) => Box::new(copy::Copy::embed(spec)),
+        KernelSpec::Gather(spec) => Box::new(copy::Copy::gather(spec)),
         KernelSpec::Gemm(spec) => Box::new(gemm::Gemm::new(spec, profile)?),
-        KernelSpec::RmsNorm(spec) => Box::new(rows::RmsNorm::new(spec)?),
-        KernelSpec::SiluMul(spec) => Box::new(rows::SiluMul::new(spec)?),
-        _ => return None,
+        KernelSpec::HeadNorm(spec) => Box::new(norm::HeadNorm(spec.clone())),
+        KernelSpec::RmsNorm(spec) => Box::new(norm::RmsNorm(spec.clone())),
+        KernelSpec::RopeStore(spec) => Box::new(rope::RopeStore(spec.clone())),
+        KernelSpec::SiluMul(spec) => Box::new(elementwise::SiluMul(spec.clone())),
+        KernelSpec::SplitKReduce(spec) => Box::new(elementwise::SplitKReduce(spec.clone())),
+        KernelSpec::Top2(spec) => Box::new(top2::Top2(spec.clone())),
     };
     let built = spec.build();
     let same = Sha256::digest(&built.ptx)[..] == sha256[..] && built.block == kernel.block;

@@ -67,6 +67,24 @@ impl Units {
         result(|out| mufu::lanes::rcp(self.level, self.tables, a, out))
     }
 
+    /// `rsqrt.approx.ftz.f32`.
+    pub fn rsqrt(self, a: &Warp) -> Warp {
+        result(|out| mufu::lanes::rsq(self.level, self.tables, a, out))
+    }
+
+    /// The two bf16 of each word as f32: low halves, high halves.
+    pub fn widen(self, words: &Warp) -> [Warp; 2] {
+        [
+            result(|out| lanes::widen_bf16_low(self.level, words, out)),
+            result(|out| lanes::widen_bf16_high(self.level, words, out)),
+        ]
+    }
+
+    /// `cvt.rn.bf16x2.f32` of low and high halves.
+    pub fn pack(self, [low, high]: &[Warp; 2]) -> Warp {
+        result(|out| lanes::pack_bf16x2_rn(self.level, high, low, out))
+    }
+
     /// `cvt.rn.bf16x2.f32` of neighbours: 32 values to 16 words.
     pub fn narrow(self, values: &Warp) -> [u32; LANES / 2] {
         let (mut low, mut high) = (NOTHING, NOTHING);
@@ -76,6 +94,13 @@ impl Units {
         let packed = result(|out| lanes::pack_bf16x2_rn(self.level, &high, &low, out));
         std::array::from_fn(|i| packed[i])
     }
+}
+
+/// Up to 32 words, and zeros.
+pub(super) fn warp(words: &[u32]) -> Warp {
+    let mut out = NOTHING;
+    out[..words.len()].copy_from_slice(words);
+    out
 }
 
 fn result(compute: impl FnOnce(&mut Warp)) -> Warp {

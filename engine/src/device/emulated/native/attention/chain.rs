@@ -8,7 +8,8 @@ use emulator::threads;
 use super::super::{Call, Declined, Native};
 use super::plan::{Outputs, Plan, QueryTile};
 use crate::device::Arg;
-use crate::kernels::{AttentionSpec, ChainAttentionSpec, KV_TILE, PAGE, scale_log2e};
+use crate::kernels::{AttentionSpec, ChainAttentionSpec, KV_TILE, KvType, PAGE, scale_log2e};
+use crate::kv::e4m3;
 
 /// One text of attention without tensor cores.
 pub(in super::super) struct ChainAttention {
@@ -20,15 +21,16 @@ pub(in super::super) struct ChainAttention {
 impl ChainAttention {
     /// `None` for heads that no model has.
     pub fn new(spec: &ChainAttentionSpec) -> Option<Self> {
-        let &ChainAttentionSpec { q_heads, kv_heads, head_dim, head_pad } = spec;
+        let &ChainAttentionSpec { q_heads, kv_heads, head_dim, head_pad, kv } = spec;
         let shared = kv_heads > 0 && q_heads.is_multiple_of(kv_heads) && head_pad > 0 && head_pad.is_multiple_of(16);
-        let twin = AttentionSpec { q_heads, kv_heads, head_dim, head_pad, partial: false };
+        let twin = AttentionSpec { q_heads, kv_heads, head_dim, head_pad, partial: false, kv };
         shared.then(|| Self { spec: spec.clone(), twin })
     }
 
     /// Keys and values of a head up to the last row of a tile.
     fn context(&self, plan: &Plan<'_>, memory: &Memory, tile: &QueryTile, kv_head: u32) -> Option<Context> {
-        let (width, line) = (self.spec.head_pad as usize, u64::from(self.spec.head_pad) * 2);
+        let width = self.spec.head_pad as usize;
+        let line = u64::from(self.spec.head_pad) * u64::from(self.spec.kv.bytes());
         let positions = tile.last() as usize + 1;
         // A page at a time.
         let pages: Vec<[Words<'_>; 2]> = (0..=tile.last() / PAGE)
@@ -45,9 +47,13 @@ impl ChainAttention {
             .collect::<Option<_>>()?;
         Some(Context::pack(width, positions, |position, key, value| {
             let [keys, values] = pages[position / PAGE as usize];
-            let at = position % PAGE as usize * width / 2;
-            keys.copy(at, key);
-            values.copy(at, value);
+            let line = position % PAGE as usize;
+            for (words, to) in [(keys, key), (values, value)] {
+                match self.spec.kv {
+                    KvType::Bf16 => words.copy(line * width / 2, to),
+                    KvType::Fp8 => widen(words.part(line * width / 4, width / 4), to),
+                }
+            }
         }))
     }
 }
@@ -106,5 +112,13 @@ impl Native for ChainAttention {
             }
         });
         Ok(())
+    }
+}
+
+/// Words of four e4m3 as words of two bf16.
+fn widen(codes: Words<'_>, to: &mut [u32]) {
+    for (i, pair) in to.iter_mut().enumerate() {
+        let [low, high, ..] = (codes.get(i / 2) >> (i % 2 * 16)).to_le_bytes();
+        *pair = u32::from(e4m3::to_bf16(low)) | u32::from(e4m3::to_bf16(high)) << 16;
     }
 }

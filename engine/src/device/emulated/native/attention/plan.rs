@@ -116,7 +116,7 @@ impl<'a> Plan<'a> {
         (tables, max_pages): (u64, u32),
         read: &mut Vec<Span>,
     ) -> Result<(), Declined> {
-        let page_bytes = spec.kv_heads.checked_mul(PAGE * spec.head_pad * 2).ok_or(Declined)?;
+        let page_bytes = spec.kv_heads.checked_mul(PAGE * spec.head_pad * spec.kv.bytes()).ok_or(Declined)?;
         for tile in self.query_tiles.clone() {
             let last_page = tile.last() / PAGE;
             let row = tile.slot.checked_mul(max_pages).ok_or(Declined)?;

@@ -8,7 +8,7 @@ use emulator::simd::Warp;
 
 use super::plan::{Outputs, Plan, QueryTile};
 use super::tiles::KvTile;
-use crate::device::emulated::native::warp::{LANES, NOTHING, Units};
+use crate::device::emulated::native::warp::{LANES, NOTHING, Units, warp};
 use crate::kernels::{AttentionSpec, KV_TILE, scale_log2e};
 
 const NEG_INFINITY: u32 = 0xff80_0000;
@@ -199,13 +199,6 @@ fn scale(units: Units, o: &mut [u32], factor: u32) {
         let scaled = units.mul(&warp(values), &[factor; LANES]);
         values.copy_from_slice(&scaled[..values.len()]);
     }
-}
-
-/// Up to 32 values, and zeros.
-fn warp(values: &[u32]) -> Warp {
-    let mut out = NOTHING;
-    out[..values.len()].copy_from_slice(values);
-    out
 }
 
 fn packed(rows: usize, k: usize, data: &[u16]) -> Rows {

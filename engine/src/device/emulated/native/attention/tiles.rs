@@ -5,7 +5,8 @@ use emulator::format::Elem;
 use emulator::gemm::Weights;
 
 use super::plan::{Keys, Plan};
-use crate::kernels::{AttentionSpec, KV_TILE, PAGE};
+use crate::kernels::{AttentionSpec, KV_TILE, KvType, PAGE};
+use crate::kv::e4m3;
 
 /// A KV tile of one key/value head.
 pub(super) struct KvTile {
@@ -29,14 +30,21 @@ impl KvTile {
 
 /// The tile's rows of a cache, bf16 `(KV_TILE, head_pad)`.
 fn rows(spec: &AttentionSpec, memory: &Memory, cache: u64, tile: &Keys, kv_head: u32) -> Option<Vec<u16>> {
-    let line = u64::from(spec.head_pad) * 2;
+    let line = u64::from(spec.head_pad) * u64::from(spec.kv.bytes());
     let mut out = Vec::with_capacity((KV_TILE * spec.head_pad) as usize);
     for (i, page) in (0..).zip(tile.pages) {
         let count = tile.count.saturating_sub(i * PAGE).min(PAGE);
         let head = u64::from(page) * u64::from(spec.kv_heads) + u64::from(kv_head);
         let address = cache.checked_add(head.checked_mul(u64::from(PAGE) * line)?)?;
         if count > 0 {
-            out.extend(memory.words(address, u64::from(count) * line)?.halves());
+            let words = memory.words(address, u64::from(count) * line)?;
+            match spec.kv {
+                KvType::Bf16 => out.extend(words.halves()),
+                KvType::Fp8 => {
+                    let codes = |pair: u16| pair.to_le_bytes().map(e4m3::to_bf16);
+                    out.extend(words.halves().into_iter().flat_map(codes));
+                }
+            }
         }
     }
     out.resize((KV_TILE * spec.head_pad) as usize, 0);
