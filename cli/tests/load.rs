@@ -100,3 +100,32 @@ fn many_streams_are_all_answered_and_memory_stays() {
     let report = json(0, &["log", "verify", &log, "--key", &bench.path("operator.pub"), "--json"]);
     assert!(report["acknowledged"].as_u64().unwrap() > 0);
 }
+
+/// `bench serve` measures what it asked for, verifies receipts, and says so when they are another key's. The served log, of an fp8 cache and
+/// of streams, audits as a match.
+#[test]
+fn a_service_is_measured_from_outside() {
+    let bench = Bench::new("example.org/measured");
+    let (log, key) = (bench.path("log"), bench.path("operator"));
+    let args = ["--log", &log, "--key", &key, "--mode", "throughput/2", "--kv", "fp8"];
+    let args = [&["serve", "--listen", "127.0.0.1:0"][..], &args].concat();
+    let mut served = lastbit(&args).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let line = BufReader::new(served.stdout.take().unwrap()).lines().next().unwrap().unwrap();
+    let url = format!("{}/v1", line.strip_prefix("listening on ").unwrap());
+    let measure = |code, public: &str| {
+        let asked = ["--streams", "3", "--requests", "7", "--max-tokens", "4", "--key", &bench.path(public), "--json"];
+        json(code, &[&["bench", "serve", "--url", &url][..], &asked].concat())
+    };
+    let report = measure(0, "operator.pub");
+    assert_eq!(
+        (&report["answered"], &report["failed"], &report["receipts"]["valid"]),
+        (&7.into(), &0.into(), &7.into())
+    );
+    assert!(report["tokens"].as_u64().is_some_and(|n| (7..=28).contains(&n)), "{report}");
+    assert!(report["first_token_ms"]["p50"].as_f64() <= report["first_token_ms"]["most"].as_f64());
+    assert_eq!(measure(1, "stranger.pub")["receipts"]["valid"], 0);
+    Command::new("kill").args(["-TERM", &served.id().to_string()]).status().unwrap();
+    assert_eq!(served.wait().unwrap().code(), Some(0));
+    // Exit code 0: all of it matches.
+    json(0, &["audit", &log, "--key", &bench.path("operator.pub"), "--json"]);
+}

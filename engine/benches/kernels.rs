@@ -7,7 +7,9 @@ use std::time::Instant;
 
 use emulator::exec::{Arg, ExecOptions, LaunchStats, Memory, Program, launch};
 use emulator::profile::Profile;
-use engine::kernels::{AttentionSpec, GemmOut, GemmSpec, GemmTile, KernelText, KvType, PAGE, Q_TILE, RmsNormSpec, Units};
+use engine::kernels::{
+    AttentionSpec, GemmOut, GemmSpec, GemmTile, KernelText, KvType, PAGE, Q_TILE, RmsNormSpec, Units,
+};
 use half::bf16;
 
 /// Each measurement goes on for at least this long, as the system updates a thread's time only now and then (some milliseconds).

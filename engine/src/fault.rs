@@ -97,7 +97,7 @@ impl Faults {
     /// [`Error::Fault`] in another mode than `throughput`.
     pub fn new(all: Vec<Fault>, engine: &Engine) -> Result<Self> {
         if !all.is_empty() && engine.mode() != Mode::Throughput {
-            let detail = format!("they are for mode throughput; this engine runs {}", engine.mode().name());
+            let detail = format!("they are for policy throughput/1; this engine runs {}", engine.mode().policy());
             return Err(Error::Fault { detail });
         }
         Ok(Self { all, config: Some(engine.model().config.clone()), ..Self::default() })

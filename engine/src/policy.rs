@@ -8,12 +8,13 @@
 //! * `portable/1`: no split anywhere, and kernels that compute with IEEE operations alone: the same bits on every machine.
 //! * `throughput/1`: as GEMM and attention libraries do, few rows are spread over more slices of K, and long prefixes
 //!   over more ranges of KV. What counts numerically is which 16-blocks a slice holds, so tables are of slices.
+//! * `throughput/2`: the same with stream-K in the place of split-K; tables are of workers.
 
 use std::collections::BTreeMap;
 
 use crate::config::Config;
 use crate::error::{Error, Result};
-use crate::kernels::{PAD, Units};
+use crate::kernels::{PAD, Stream, Units};
 use crate::weights::Padded;
 
 /// How the engine computes.
@@ -25,20 +26,22 @@ pub enum Mode {
     Portable,
     /// Kernel variants follow the shape of the step.
     Throughput,
+    /// The same, and matrix products of few rows are streams: policy `throughput/2`.
+    Stream,
     /// `Throughput`, and rows at risk are computed again as `Invariant` does ([`crate::gated`]).
     Gated,
 }
 
 impl Mode {
     /// Those that are one set of choices each; [`Mode::Gated`] is made of two.
-    pub const ALL: [Mode; 3] = [Mode::Invariant, Mode::Portable, Mode::Throughput];
+    pub const ALL: [Mode; 4] = [Mode::Invariant, Mode::Portable, Mode::Throughput, Mode::Stream];
 
-    /// Name for command lines.
+    /// Name of the mode, for records and command lines. Two policies of one mode have one name.
     pub fn name(self) -> &'static str {
         match self {
             Mode::Invariant => "invariant",
             Mode::Portable => "portable",
-            Mode::Throughput => "throughput",
+            Mode::Throughput | Mode::Stream => "throughput",
             Mode::Gated => "gated",
         }
     }
@@ -49,6 +52,7 @@ impl Mode {
             Mode::Invariant => "invariant/1",
             Mode::Portable => "portable/1",
             Mode::Throughput => "throughput/1",
+            Mode::Stream => "throughput/2",
             Mode::Gated => "gated/1",
         }
     }
@@ -58,9 +62,9 @@ impl Mode {
         Mode::ALL.into_iter().chain([Mode::Gated]).find(|m| m.policy() == id)
     }
 
-    /// The mode of this name.
+    /// The mode of this name, the first of its policies; or of the policy of this identifier.
     pub fn from_name(name: &str) -> Option<Mode> {
-        Mode::ALL.into_iter().chain([Mode::Gated]).find(|m| m.name() == name)
+        Mode::ALL.into_iter().chain([Mode::Gated]).find(|m| m.name() == name).or_else(|| Mode::from_policy(name))
     }
 
     /// Whether a row's bits depend on that row's own tokens only.
@@ -72,9 +76,31 @@ impl Mode {
     pub fn units(self) -> Units {
         match self {
             Mode::Portable => Units::Ieee,
-            Mode::Invariant | Mode::Throughput | Mode::Gated => Units::Special,
+            Mode::Invariant | Mode::Throughput | Mode::Stream | Mode::Gated => Units::Special,
         }
     }
+
+    /// Whether the residual addition after attention and the norm after it are one launch; the bits are the same.
+    pub fn fuses_norms(self) -> bool {
+        self == Mode::Stream
+    }
+
+    /// How matrix products are divided along K where they are.
+    pub fn k_division(self) -> KDivision {
+        match self {
+            Mode::Stream => KDivision::Stream,
+            Mode::Invariant | Mode::Portable | Mode::Throughput | Mode::Gated => KDivision::Slices,
+        }
+    }
+}
+
+/// How a matrix product is divided along K.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KDivision {
+    /// In equal slices, the same for every column.
+    Slices,
+    /// As a [`Stream`](crate::kernels::Stream): a choice is the number of its workers.
+    Stream,
 }
 
 /// What of a step the policy looks at.
@@ -192,6 +218,8 @@ const ROW_CLASSES: [u32; 9] = [1, 2, 3, 4, 6, 8, 12, 16, 32];
 const SLICES: [u32; 10] = [16, 11, 8, 7, 6, 5, 4, 3, 2, 1];
 /// The same for a wide weight, whose columns alone nearly fill the machine.
 const WIDE_SLICES: [u32; 10] = [12, 6, 4, 3, 2, 1, 1, 1, 1, 1];
+/// Workers of a stream in each row class; 1 is no division.
+const WORKERS: [u32; 10] = [64, 56, 48, 40, 32, 24, 20, 16, 12, 1];
 /// A weight at least this many times wider than deep is wide.
 const WIDE: u32 = 4;
 /// KV ranges wanted in each row class.
@@ -210,6 +238,10 @@ pub fn dispatch(mode: Mode, config: &Config, shape: Shape) -> Dispatch {
     }
     let p = Padded::of(config);
     let rows = row_class(shape.rows);
+    let slices = |class: usize, n, k| match mode.k_division() {
+        KDivision::Slices => slices(class, n, k),
+        KDivision::Stream => Stream::new(n, k, WORKERS[class]).workers(),
+    };
     Dispatch {
         qkv: slices(rows, p.qkv, p.hidden),
         o_proj: slices(rows, p.hidden, p.attn),
@@ -266,6 +298,13 @@ mod tests {
         assert_eq!(of(1), one);
     }
 
+    /// Of 5 tiles of 3 units: 15 workers at most, and no more of them than divide the work differently.
+    #[test]
+    fn streams_have_workers_by_row_class() {
+        let of = |rows| dispatch(Mode::Stream, &config(), shape(rows)).qkv;
+        assert_eq!([of(1), of(6), of(12), of(16), of(32), of(33)], [15, 15, 15, 15, 8, 1]);
+    }
+
     #[test]
     fn no_slice_is_empty() {
         for class in 0..SLICES.len() {
@@ -306,6 +345,9 @@ mod tests {
         }
         assert_eq!(Mode::from_policy("throughput/1"), Some(Mode::Throughput));
         assert_eq!(Mode::from_policy("gated/1"), Some(Mode::Gated));
-        assert_eq!(Mode::from_policy("throughput/2"), None);
+        assert_eq!(Mode::from_policy("throughput/2"), Some(Mode::Stream));
+        assert_eq!(Mode::from_policy("throughput/3"), None);
+        assert_eq!(Mode::from_name("throughput"), Some(Mode::Throughput));
+        assert_eq!(Mode::from_name("throughput/2"), Some(Mode::Stream));
     }
 }

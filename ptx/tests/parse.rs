@@ -259,7 +259,7 @@ fn the_module_around_the_kernels() {
     at(".version 7\n.target sm_80", 2, 1, "a version such as 7.0");
     at(".version 6.5\n.target sm_80\n.address_size 64\n", 1, 1, "outside 7.0");
     at(".version 7.0\n.target sm_90a\n", 2, 9, "a target such as sm_80");
-    at(".version 7.0\n.target sm_70\n.address_size 64\n", 1, 1, "outside sm_80");
+    at(".version 7.0\n.target sm_62\n.address_size 64\n", 1, 1, "outside sm_70");
     at(&format!("{HEAD}.entry k() {{ }}"), 4, 1, ".visible .entry");
     at(&format!("{HEAD}.visible .func k() {{ }}"), 4, 10, "expected `.entry`");
     at(&format!("{HEAD}.visible .entry k() {{ ret;"), 4, 27, "end of text");

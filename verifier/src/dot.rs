@@ -7,11 +7,12 @@ use emulator::format::Elem;
 use emulator::mma::{Instruction, M16N8K16, Operation, Types};
 use emulator::profile::Profile;
 use emulator::scalar::{self, F32, Mods};
+use std::ops::Range;
 
 /// Elements of K in one instruction.
 const K: usize = 16;
 
-/// `sum x[k] w[k]` on `mma.m16n8k16` bf16, K ascending in `splits` contiguous slices of 16-blocks, their sums added in order.
+/// `sum x[k] w[k]` on `mma.m16n8k16` bf16, K ascending in these ranges of 16-blocks, their sums added in order.
 ///
 /// `x`, `w`: bf16 patterns, one length, a multiple of 16. Returns f32 bits.
 ///
@@ -19,7 +20,7 @@ const K: usize = 16;
 /// [`ReplayError::Unknown`] for a profile that is not known or has no such instruction.
 ///
 /// **Bits.** Those of the engine's GEMM kernels (`engine::kernels::GemmSpec`), checked against a replay for every operation.
-pub fn dot(profile: &str, x: &[u16], w: &[u16], splits: u32) -> Result<u32, ReplayError> {
+pub fn dot(profile: &str, x: &[u16], w: &[u16], cuts: &[Range<usize>]) -> Result<u32, ReplayError> {
     let unknown = |what: String| ReplayError::Unknown { what };
     let profile = Profile::by_name(profile).ok_or_else(|| unknown(format!("profile {profile}")))?;
     let instruction = Instruction::mma(M16N8K16, Types::new(Elem::Bf16, Elem::F32));
@@ -27,11 +28,10 @@ pub fn dot(profile: &str, x: &[u16], w: &[u16], splits: u32) -> Result<u32, Repl
         return Err(unknown(format!("`{instruction}` as a truncated fused sum on {}", profile.name)));
     };
     let blocks = x.len().min(w.len()) / K;
-    let slice = blocks.div_ceil(splits.max(1) as usize).max(1);
     let wide = |bits: &[u16]| -> Vec<u32> { bits.iter().map(|b| u32::from(*b)).collect() };
     let mut total = None;
-    for s in 0..splits.max(1) as usize {
-        let range = (s * slice * K).min(blocks * K)..((s + 1) * slice * K).min(blocks * K);
+    for cut in cuts {
+        let range = cut.start.min(blocks) * K..cut.end.min(blocks) * K;
         let mut sum = 0;
         for (x, w) in x[range.clone()].chunks_exact(K).zip(w[range].chunks_exact(K)) {
             sum = params.dot(&wide(x), &wide(w), sum);
@@ -42,6 +42,13 @@ pub fn dot(profile: &str, x: &[u16], w: &[u16], splits: u32) -> Result<u32, Repl
         });
     }
     Ok(total.unwrap_or(0))
+}
+
+/// So many slices of so many 16-blocks, as split-K cuts them.
+pub fn slices(blocks: usize, splits: u32) -> Vec<Range<usize>> {
+    let splits = splits.max(1) as usize;
+    let per = blocks.div_ceil(splits).max(1);
+    (0..splits).map(|s| (s * per).min(blocks)..((s + 1) * per).min(blocks)).collect()
 }
 
 /// `sum x[k] w[k]` as one chain of fused multiply-adds from `+0`, K ascending: what the GEMM kernels without tensor cores compute.

@@ -14,11 +14,11 @@ use emulator::profile::Profile;
 use emulator::simd::Level;
 use engine::device::{Device, EmulatedDevice};
 use engine::gated::Signal;
-use engine::kernels::{KvType, PAGE, Units};
+use engine::kernels::{KvType, PAGE, Stream, Units};
 use engine::kv::Slot;
 use engine::model::Model;
 use engine::parallel::{Division, RANKS};
-use engine::policy::{self, Dispatch, Mode};
+use engine::policy::{self, Dispatch, KDivision, Mode};
 use engine::runtime::{Build, Engine, Limits, pages_for};
 use engine::sampler::{Adjust, Past, Sampling};
 use engine::step::{Group, Logits, Observe, StepOutput, StepPlan};
@@ -154,7 +154,9 @@ impl EngineReplayer {
     fn altered(&self, change: &WeightChange) -> Result<Arc<Model>, ReplayError> {
         let unknown = |what: String| ReplayError::Unknown { what };
         let mut model = match change {
-            WeightChange::None | WeightChange::Divided { .. } | WeightChange::Cache(_) => return Ok(self.model.clone()),
+            WeightChange::None | WeightChange::Divided { .. } | WeightChange::Cache(_) => {
+                return Ok(self.model.clone());
+            }
             _ => Model::clone(&self.model),
         };
         match change {
@@ -208,6 +210,39 @@ impl EngineReplayer {
         }
         out
     }
+
+    /// Padded width and depth of a product's weight, of one rank.
+    fn weight(&self, op: Op) -> (u32, u32) {
+        let p = Padded::of(&self.division.shard);
+        match op {
+            Op::Qkv => (p.qkv, p.hidden),
+            Op::OProj => (p.hidden, p.attn),
+            Op::GateUp => (2 * p.ffn, p.hidden),
+            Op::Down => (p.hidden, p.ffn),
+            _ => (p.vocab, p.hidden),
+        }
+    }
+
+    /// The column of a rank's product that an output element is.
+    fn column(&self, op: Op, index: u32) -> u32 {
+        let (c, s) = (&self.model.config, &self.division.shard);
+        let p = Padded::of(s);
+        match op {
+            Op::Qkv | Op::V => {
+                let first = if op == Op::V { (c.q_heads + c.kv_heads) * c.head_dim } else { 0 };
+                let (head, within) = ((first + index) / c.head_dim, (first + index) % c.head_dim);
+                let local = match head.checked_sub(c.q_heads) {
+                    None => head % s.q_heads,
+                    Some(k) if k < c.kv_heads => s.q_heads + k % s.kv_heads,
+                    Some(v) => s.q_heads + s.kv_heads + (v - c.kv_heads) % s.kv_heads,
+                };
+                local * p.head + within
+            }
+            Op::GateUp if index < c.ffn => index % s.ffn,
+            Op::GateUp => p.ffn + (index - c.ffn) % s.ffn,
+            _ => index,
+        }
+    }
 }
 
 impl Replayer for EngineReplayer {
@@ -258,15 +293,18 @@ impl Replayer for EngineReplayer {
     }
 
     /// Numerically, split-K is which 16-blocks a slice holds. More slices than the blocks fill are empty and add `+0.0` to sums that a
-    /// tensor core never leaves at `-0.0`.
+    /// tensor core never leaves at `-0.0`. A stream's blocks without work do nothing at all.
     fn canonical(&self, splits: &Splits) -> Splits {
-        let p = Padded::of(&self.division.shard);
-        let depths =
-            [("qkv", p.hidden), ("o_proj", p.attn), ("gate_up", p.hidden), ("down", p.ffn), ("lm_head", p.hidden)];
-        depths.iter().fold(splits.clone(), |splits, (op, k)| {
-            let blocks = k.div_ceil(engine::kernels::PAD).max(1);
-            let filled = blocks.div_ceil(blocks.div_ceil(splits.of(op).max(1)));
-            splits.with(op, filled)
+        [Op::Qkv, Op::OProj, Op::GateUp, Op::Down, Op::LmHead].into_iter().fold(splits.clone(), |splits, op| {
+            let ((n, k), wanted) = (self.weight(op), splits.of(op.name()).max(1));
+            let least = match self.mode.k_division() {
+                KDivision::Slices => {
+                    let blocks = k.div_ceil(engine::kernels::PAD).max(1);
+                    blocks.div_ceil(blocks.div_ceil(wanted))
+                }
+                KDivision::Stream => Stream::new(n, k, wanted).workers(),
+            };
+            splits.with(op.name(), least)
         })
     }
 
@@ -325,11 +363,31 @@ impl Replayer for EngineReplayer {
         Some(WeightRow { tensor, row, first_column, values: values?, bias })
     }
 
-    fn dot(&self, profile: &str, op: Op, x: &[u16], w: &[u16], splits: u32) -> Result<u32, ReplayError> {
+    fn dot(
+        &self,
+        profile: &str,
+        (op, index): (Op, u32),
+        x: &[u16],
+        w: &[u16],
+        splits: u32,
+    ) -> Result<u32, ReplayError> {
+        let column = self.column(op, index);
+        let op = match op {
+            Op::V => Op::Qkv,
+            Op::MlpResidual => Op::Down,
+            op => op,
+        };
         let one = |x: &[u16], w: &[u16]| {
             let (x, w) = (self.padded(op, x), self.padded(op, w));
+            let cuts = match self.mode.k_division() {
+                KDivision::Stream if splits > 1 => {
+                    let cuts = Stream::new(self.weight(op).0, x.len() as u32, splits).cuts(column);
+                    cuts.into_iter().map(|cut| cut.start as usize..cut.end as usize).collect()
+                }
+                _ => crate::dot::slices(x.len() / engine::kernels::PAD as usize, splits),
+            };
             match self.mode.units() {
-                Units::Special => crate::dot::dot(profile, &x, &w, splits),
+                Units::Special => crate::dot::dot(profile, &x, &w, &cuts),
                 Units::Ieee => Ok(crate::dot::chain(&x, &w)),
             }
         };

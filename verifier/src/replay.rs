@@ -443,11 +443,12 @@ pub trait Replayer {
     /// it has no weights of its own. [`Op::V`] means the part of the qkv product that is stored as V, [`Op::MlpResidual`] the down product.
     fn weights(&self, point: Point, index: u32, token: u32) -> Option<WeightRow>;
 
-    /// One output element of the matrix product `op` on a profile: f32 bits of the accumulator after `splits` slices are added.
+    /// Output element `index` of the matrix product `op` on a profile: f32 bits of the accumulator after `splits` slices are added. [`Op::V`] and
+    /// [`Op::MlpResidual`] mean what they mean in [`Replayer::weights`].
     ///
     /// # Errors
     /// [`ReplayError`].
-    fn dot(&self, profile: &str, op: Op, x: &[u16], w: &[u16], splits: u32) -> Result<u32, ReplayError>;
+    fn dot(&self, profile: &str, at: (Op, u32), x: &[u16], w: &[u16], splits: u32) -> Result<u32, ReplayError>;
 
     /// Token ids whose embedding is `bits`.
     fn embeddings(&self, bits: &[u16]) -> Vec<u32>;

@@ -332,36 +332,42 @@ fn log_probabilities_are_those_of_the_logits() {
 /// The single-element product that proposes weight bits gives what the kernels give.
 #[test]
 fn the_dot_product_is_that_of_the_kernels() {
-    let served = Serving { level: EvidenceLevel::A, new_tokens: 2, ..Serving::default() }.serve();
-    let at_hand = AtHand::emulated(model(), 2, None);
-    let prepared = at_hand.prepare(&served.record).unwrap();
-    let replayer = prepared.replayer.expect("everything is at hand");
-    let plan = verifier::plan::Plan::new(&served.record, ReplayMode::Schedule);
-    for profile in ["sm_80", "sm_90"] {
-        let mut run = replayer.start(&Machine::declared(profile)).unwrap();
-        for item in &plan.items {
-            let rows = run.step(&item.input, &item.declared, true).unwrap();
-            for (input, op) in [
-                (Point::at(1, Op::AttnNorm), Op::Qkv),
-                (Point::at(2, Op::Attention), Op::OProj),
-                (Point::at(3, Op::MlpNorm), Op::GateUp),
-                (Point::at(0, Op::SiluMul), Op::Down),
-                (Point::global(Op::FinalNorm), Op::LmHead),
-            ] {
-                for row in &rows {
-                    let point = Point { layer: input.layer, op };
-                    let Some(out) = row.outputs.get(&point) else { continue };
-                    let verifier::replay::Elements::Bf16(x) = &row.outputs[&input].bits else { panic!("bf16 inputs") };
-                    for index in (0..out.len()).step_by(37) {
-                        let w = replayer.weights(point, index as u32, 0).unwrap();
-                        let sum = replayer.dot(profile, op, x, &w.values, item.declared.of(op.name())).unwrap();
-                        let expected = out.at(index).unwrap();
-                        let got = if op == Op::LmHead {
-                            sum
-                        } else {
-                            u32::from(half::bf16::from_f32(f32::from_bits(sum)).to_bits())
+    for mode in [engine::Mode::Throughput, engine::Mode::Stream] {
+        let served = Serving { level: EvidenceLevel::A, mode, new_tokens: 2, ..Serving::default() }.serve();
+        let at_hand = AtHand::emulated(model(), 2, None);
+        let prepared = at_hand.prepare(&served.record).unwrap();
+        let replayer = prepared.replayer.expect("everything is at hand");
+        let plan = verifier::plan::Plan::new(&served.record, ReplayMode::Schedule);
+        for profile in ["sm_80", "sm_90"] {
+            let mut run = replayer.start(&Machine::declared(profile)).unwrap();
+            for item in &plan.items {
+                let rows = run.step(&item.input, &item.declared, true).unwrap();
+                for (input, op) in [
+                    (Point::at(1, Op::AttnNorm), Op::Qkv),
+                    (Point::at(2, Op::Attention), Op::OProj),
+                    (Point::at(3, Op::MlpNorm), Op::GateUp),
+                    (Point::at(0, Op::SiluMul), Op::Down),
+                    (Point::global(Op::FinalNorm), Op::LmHead),
+                ] {
+                    for row in &rows {
+                        let point = Point { layer: input.layer, op };
+                        let Some(out) = row.outputs.get(&point) else { continue };
+                        let verifier::replay::Elements::Bf16(x) = &row.outputs[&input].bits else {
+                            panic!("bf16 inputs")
                         };
-                        assert_eq!(got, expected, "{profile} {point} element {index}");
+                        for index in (0..out.len()).step_by(37) {
+                            let w = replayer.weights(point, index as u32, 0).unwrap();
+                            let sum = replayer
+                                .dot(profile, (op, index as u32), x, &w.values, item.declared.of(op.name()))
+                                .unwrap();
+                            let expected = out.at(index).unwrap();
+                            let got = if op == Op::LmHead {
+                                sum
+                            } else {
+                                u32::from(half::bf16::from_f32(f32::from_bits(sum)).to_bits())
+                            };
+                            assert_eq!(got, expected, "{profile} {point} element {index}");
+                        }
                     }
                 }
             }

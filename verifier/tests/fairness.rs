@@ -316,8 +316,15 @@ impl Replayer for Failing {
     fn weights(&self, point: verifier::ops::Point, index: u32, token: u32) -> Option<WeightRow> {
         self.toy.weights(point, index, token)
     }
-    fn dot(&self, profile: &str, op: verifier::ops::Op, x: &[u16], w: &[u16], s: u32) -> Result<u32, ReplayError> {
-        self.toy.dot(profile, op, x, w, s)
+    fn dot(
+        &self,
+        profile: &str,
+        at: (verifier::ops::Op, u32),
+        x: &[u16],
+        w: &[u16],
+        s: u32,
+    ) -> Result<u32, ReplayError> {
+        self.toy.dot(profile, at, x, w, s)
     }
     fn embeddings(&self, bits: &[u16]) -> Vec<u32> {
         self.toy.embeddings(bits)

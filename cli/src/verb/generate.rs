@@ -160,7 +160,8 @@ pub struct Args {
 }
 
 pub(super) fn parse_mode(name: &str) -> Result<Mode, String> {
-    let known = || Mode::ALL.into_iter().chain([Mode::Gated]).map(Mode::name).collect::<Vec<_>>().join(" or ");
+    let modes = Mode::ALL.into_iter().filter(|m| *m != Mode::Stream).chain([Mode::Gated]);
+    let known = || format!("{} or throughput/2", modes.map(Mode::name).collect::<Vec<_>>().join(" or "));
     Mode::from_name(name).ok_or_else(|| format!("a mode is {}", known()))
 }
 

@@ -74,6 +74,17 @@ pub struct At {
     pub column: usize,
 }
 
+/// Some columns of a product, over one range of K.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Piece {
+    /// What [`At::range`] is for its results.
+    pub range: usize,
+    /// A multiple of 64 first; a multiple of 64 or the last column of all ends them.
+    pub columns: Range<usize>,
+    /// Elements of K, as [`Gemm::ranges`] takes them.
+    pub k: Range<usize>,
+}
+
 /// Some tiles of one panel, over one range of K.
 struct Job {
     range: usize,
@@ -181,7 +192,21 @@ impl Gemm {
         ranges: &[Range<usize>],
         out: impl Fn(At, &[u32]) + Sync,
     ) -> Result<(), Error> {
-        self.compute(Mutation::Production, x, w, None, ranges, &out).map(drop)
+        self.compute(Mutation::Production, x, w, None, &whole(w.n, ranges), &out).map(drop)
+    }
+
+    /// As [`Gemm::ranges`], of columns that are not all cut alike, as stream-K kernels leave them. The pieces of some columns should follow each other.
+    ///
+    /// # Errors
+    /// As [`Gemm::ranges`]; and for columns that are cut within 64.
+    pub fn pieces(
+        &self,
+        x: &Rows,
+        w: &Weights,
+        pieces: &[Piece],
+        out: impl Fn(At, &[u32]) + Sync,
+    ) -> Result<(), Error> {
+        self.compute(Mutation::Production, x, w, None, pieces, &out).map(drop)
     }
 
     /// `d = x w^T + d` on the calling thread, for many small products; `d` has the bits of D's type, `(M, N)` row-major.
@@ -212,7 +237,7 @@ impl Gemm {
                 to.store(*value, Relaxed);
             }
         };
-        let careful = self.compute(mutation, x, w, c, std::slice::from_ref(&(0..x.k)), &out)?;
+        let careful = self.compute(mutation, x, w, c, &whole(w.n, std::slice::from_ref(&(0..x.k))), &out)?;
         let steps = x.m * w.n.div_ceil(16) * (x.k.next_multiple_of(self.k) / self.terms);
         Ok(Product { d: d.into_iter().map(AtomicU32::into_inner).collect(), steps: steps as u64, careful })
     }
@@ -224,22 +249,36 @@ impl Gemm {
         x: &Rows,
         w: &Weights,
         c: Option<&[u32]>,
-        ranges: &[Range<usize>],
+        pieces: &[Piece],
         out: &(dyn Fn(At, &[u32]) + Sync),
     ) -> Result<u64, Error> {
-        self.check(x, w, c, ranges)?;
+        let ranges: Vec<Range<usize>> = pieces.iter().map(|piece| piece.k.clone()).collect();
+        self.check(x, w, c, &ranges)?;
+        let cut = |column: usize| !column.is_multiple_of(2 * PANEL) && column != w.n;
+        if let Some(piece) = pieces.iter().find(|p| cut(p.columns.start) || cut(p.columns.end) || p.columns.end > w.n) {
+            let problem = format!("{:?} are no columns of {} in whole steps of {}", piece.columns, w.n, 2 * PANEL);
+            return Err(Error::GemmOperand { operand: "columns", problem });
+        }
         let x = self.arranged(x);
         let specs: Vec<Spec> = ranges.iter().map(|range| self.spec(mutation, range)).collect();
         let columns = if x.few() { PANEL } else { 2 * PANEL };
-        let panels = w.n.div_ceil(columns);
-        let parts = parts(x, panels * ranges.len(), self.threads);
+        // The ranges of a panel follow each other as its weights do in memory.
+        let mut works: Vec<(usize, usize)> = pieces
+            .iter()
+            .enumerate()
+            .flat_map(|(i, p)| {
+                (p.columns.start / columns..p.columns.end.div_ceil(columns)).map(move |panel| (panel, i))
+            })
+            .collect();
+        works.sort_unstable();
+        let parts = parts(x, works.len(), self.threads);
         let step = x.tiles().div_ceil(parts).max(1);
-        let jobs = if x.tiles() == 0 { 0 } else { ranges.len() * panels * parts };
+        let jobs = if x.tiles() == 0 { 0 } else { works.len() * parts };
         let job = |index: usize| {
             let first = index % parts * step;
             let tiles = first.min(x.tiles())..(first + step).min(x.tiles());
-            // The ranges of a panel follow each other as its weights do in memory.
-            Job { range: index / parts % ranges.len(), panel: index / parts / ranges.len(), tiles }
+            let (panel, piece) = works[index / parts];
+            (piece, Job { range: pieces[piece].range, panel, tiles })
         };
         // Several at once where there are very many: what a thread takes is its own without asking.
         let share = (jobs / (16 * self.threads)).max(1);
@@ -252,9 +291,9 @@ impl Gemm {
                 if first >= jobs {
                     break;
                 }
-                for job in (first..jobs.min(first + share)).map(job) {
-                    space.start(&specs[job.range], x, w.n, &job, c);
-                    mended += self.job(&specs[job.range], x, w, &job, &mut space);
+                for (piece, job) in (first..jobs.min(first + share)).map(job) {
+                    space.start(&specs[piece], x, w.n, &job, c);
+                    mended += self.job(&specs[piece], x, w, &job, &mut space);
                     job.places(x, w.n).for_each(|(line, at, count)| out(at, &space.d[line].0[..count]));
                 }
             }
@@ -391,6 +430,12 @@ impl Job {
             })
         })
     }
+}
+
+/// All columns over each of the ranges.
+fn whole(n: usize, ranges: &[Range<usize>]) -> Vec<Piece> {
+    let piece = |(range, k): (usize, &Range<usize>)| Piece { range, columns: 0..n, k: k.clone() };
+    ranges.iter().enumerate().map(piece).collect()
 }
 
 /// In how many parts the row tiles of each of `panels` panels are computed, so that all threads have work to the end. Every part reads the

@@ -51,6 +51,6 @@ mod weights;
 
 pub use chain::{Chain, ChainRows};
 pub use element::Element;
-pub use exact::{At, Gemm, Product, Workspace};
+pub use exact::{At, Gemm, Piece, Product, Workspace};
 pub use rows::Rows;
 pub use weights::Weights;

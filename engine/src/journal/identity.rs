@@ -82,7 +82,11 @@ pub fn stack(engine: &Engine, settings: Settings) -> Result<rec::Stack> {
         dispatch_policy: engine.mode().policy().into(),
         scheduler: Fact::Known(scheduler(engine.limits(), settings, engine.gate().is_some())),
         kernels: kernel_table(&engine.launches()),
-        kv: rec::KvCache { dtype: engine.kv_type().id().into(), page_size: PAGE, layout: Fact::Known("position-order/1".into()) },
+        kv: rec::KvCache {
+            dtype: engine.kv_type().id().into(),
+            page_size: PAGE,
+            layout: Fact::Known("position-order/1".into()),
+        },
         rope: Fact::Known(Some(rec::Rope {
             table: rope::tables(config).digest(config)?,
             theta: F32Bits::new(config.rope_theta as f32),

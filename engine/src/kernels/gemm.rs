@@ -5,6 +5,7 @@ mod copy;
 mod few_rows;
 mod place;
 mod rows;
+mod stream;
 
 use ptx::builder::{KernelBuilder, P, R32, R64};
 
@@ -13,6 +14,9 @@ use self::copy::Copies;
 use self::few_rows::FewRows;
 use self::place::Place;
 use self::rows::Rows;
+pub use self::stream::Stream;
+use self::stream::Walk;
+pub(in crate::kernels) use self::stream::per;
 use super::emit::text;
 use super::{KernelText, PAD, Units};
 
@@ -35,6 +39,8 @@ pub enum GemmOut {
     F32,
     /// `f32[splits, rows, n_pad]`: partial sums for [`SplitKReduceSpec`](super::SplitKReduceSpec).
     Partial,
+    /// `f32[segments, rows, n_pad]`: those of a [`Stream`], of each tile as many as it has.
+    Stream,
 }
 
 /// Rows of `Y` per block. It decides speed only: a row has the same bits under each.
@@ -103,7 +109,8 @@ trait Product {
 ///
 /// Arguments: `x: bf16[rows, k_pad]`, `w: bf16[n_pad, k_pad]`, `y` (out, see [`GemmOut`]), `rows: u32`, and for
 /// [`GemmOut::Partial`] also `splits: u32` (not zero); slice `s` covers the 16-blocks `[s*c, min(nb, (s+1)*c))`, with
-/// `nb = k_pad / 16` and `c = ceil(nb/splits)`. A slice with no block writes `+0.0`.
+/// `nb = k_pad / 16` and `c = ceil(nb/splits)`. A slice with no block writes `+0.0`. For [`GemmOut::Stream`] also `workers: u32` (not zero),
+/// which divides the product as [`Stream`] says.
 ///
 /// # Bits
 /// One accumulator an output, from `+0`. On tensor cores ([`Units::Special`]) one `mma.m16n8k16` bf16 a 16-block of `K`, in ascending order,
@@ -144,6 +151,7 @@ impl GemmSpec {
             GemmOut::Bf16 => "bf16",
             GemmOut::F32 => "f32",
             GemmOut::Partial => "partial",
+            GemmOut::Stream => "stream",
         };
         let units = match self.units {
             Units::Special => "",
@@ -152,26 +160,74 @@ impl GemmSpec {
         let mut k = KernelBuilder::new(&format!("gemm_{units}{tile}_{out}"));
         k.max_ntid(self.tile.threads(), 1, 1);
         let (x, w, y, rows) = (k.param_ptr("x"), k.param_ptr("w"), k.param_ptr("y"), k.param_u32("rows"));
-        let (first_block, left) = self.slice(&mut k);
-        let smem = k.shared("stages", 16, 2 * self.stage_bytes());
-        let smem = k.shared_addr(smem);
-        let place = Place::new(&mut k, self.tile);
-        let copies = Copies::new(self, &mut k, &place, (x, w, rows), first_block);
-        let product: Box<dyn Product> = match (self.units, self.tile) {
-            (Units::Special, GemmTile::M8) => Box::new(FewRows::new(self, &mut k, &place, smem)),
-            (Units::Special, _) => Box::new(Rows::new(self, &mut k, &place, smem, rows)),
-            (Units::Ieee, _) => Box::new(Chains::new(self, &mut k, &place, smem, rows)),
-        };
-        let to = place.copy_address(&mut k, smem);
-        self.walk(&mut k, &copies, to, &*product, left);
-        product.store(self, &mut k, &place, y, rows);
+        if self.out == GemmOut::Stream {
+            let workers = k.param_u32("workers");
+            let smem = self.stages(&mut k);
+            let stream = Walk::new(self, &mut k, workers);
+            k.while_(
+                |k| stream.more(k),
+                |k| {
+                    let segment = stream.next(k);
+                    // Somebody may still read the stages of the segment before.
+                    k.bar_sync(0);
+                    let place = Place::new(k, self.tile, Some((segment.tile, segment.number)));
+                    self.part(k, (x, w, y, rows), smem, &place, (Some(segment.first), segment.left));
+                },
+            );
+        } else {
+            let slice = self.slice(&mut k);
+            let smem = self.stages(&mut k);
+            let place = Place::new(&mut k, self.tile, None);
+            self.part(&mut k, (x, w, y, rows), smem, &place, slice);
+        }
         text(k.finish(), self.tile.threads(), self.clone())
     }
 
-    /// Blocks of a launch over `rows` rows and `splits` slices of `K` (1 unless the output is [`GemmOut::Partial`]).
+    /// Blocks of a launch over `rows` rows and `splits` slices of `K`: 1 unless the output is [`GemmOut::Partial`], and workers for
+    /// [`GemmOut::Stream`].
     #[must_use]
     pub fn grid(&self, rows: u32, splits: u32) -> [u32; 3] {
-        [self.n_pad.div_ceil(COLS), rows.div_ceil(self.tile.rows()), splits]
+        let down = rows.div_ceil(self.tile.rows());
+        if self.out == GemmOut::Stream {
+            return [Stream::new(self.n_pad, self.k_pad, splits).workers(), down, 1];
+        }
+        [self.n_pad.div_ceil(COLS), down, splits]
+    }
+
+    /// Partial results that an output may have, for `splits` slices or workers.
+    #[must_use]
+    pub fn parts(&self, splits: u32) -> u32 {
+        match self.out {
+            GemmOut::Bf16 | GemmOut::F32 => 1,
+            GemmOut::Partial => splits,
+            GemmOut::Stream => Stream::new(self.n_pad, self.k_pad, splits).segments(),
+        }
+    }
+
+    /// Shared address of two stages.
+    fn stages(&self, k: &mut KernelBuilder) -> R32 {
+        let smem = k.shared("stages", 16, 2 * self.stage_bytes());
+        k.shared_addr(smem)
+    }
+
+    /// What a block computes at a place: the 16-blocks from `first` (absent: 0) on, `left` of them.
+    fn part(
+        &self,
+        k: &mut KernelBuilder,
+        (x, w, y, rows): (R64, R64, R64, R32),
+        smem: R32,
+        place: &Place,
+        (first, left): (Option<R32>, R32),
+    ) {
+        let copies = Copies::new(self, k, place, (x, w, rows), first);
+        let product: Box<dyn Product> = match (self.units, self.tile) {
+            (Units::Special, GemmTile::M8) => Box::new(FewRows::new(self, k, place, smem)),
+            (Units::Special, _) => Box::new(Rows::new(self, k, place, smem, rows)),
+            (Units::Ieee, _) => Box::new(Chains::new(self, k, place, smem, rows)),
+        };
+        let to = place.copy_address(k, smem);
+        self.walk(k, &copies, to, &*product, left);
+        product.store(self, k, place, y, rows);
     }
 
     /// Rows of `X`, then rows of `W`.
@@ -249,12 +305,14 @@ impl GemmSpec {
     }
 
     /// Address of an element of `Y`, in this block's slice of it.
-    fn address(&self, k: &mut KernelBuilder, y: R64, (row, rows): (R32, R32), col: R32) -> R64 {
-        let line = if self.out == GemmOut::Partial {
-            let slice = k.ctaid_z();
-            k.mad_lo_u32(slice, rows, row)
-        } else {
-            row
+    fn address(&self, k: &mut KernelBuilder, place: &Place, y: R64, (row, rows): (R32, R32), col: R32) -> R64 {
+        let line = match (place.segment, self.out) {
+            (Some(segment), _) => k.mad_lo_u32(segment, rows, row),
+            (None, GemmOut::Partial) => {
+                let slice = k.ctaid_z();
+                k.mad_lo_u32(slice, rows, row)
+            }
+            _ => row,
         };
         let at = k.mad_wide_u32(line, self.n_pad * self.size(), y);
         k.mad_wide_u32(col, self.size(), at)

@@ -21,6 +21,7 @@
 //! row's own inputs alone: not on how many rows a launch has, on the row's place among them, or on the tile. Threads share no sum
 //! except in the named orders, so nothing depends on scheduling either.
 
+mod addnorm;
 mod allreduce;
 mod attention;
 mod cache;
@@ -36,14 +37,16 @@ mod spec;
 mod splitk;
 mod top2;
 mod units;
+mod volta;
 
+pub use addnorm::AddNormSpec;
 pub use allreduce::AllReduceSpec;
 pub use attention::{AttentionSpec, ChainAttentionSpec, KV_TILE, TILE_WORDS, scale_log2e};
 pub use cache::KvType;
 pub use combine::AttentionCombineSpec;
 pub use elementwise::{AddSpec, SiluMulSpec};
 pub use gather::{EmbedSpec, GatherSpec};
-pub use gemm::{GemmOut, GemmSpec, GemmTile};
+pub use gemm::{GemmOut, GemmSpec, GemmTile, Stream};
 pub use qkv::{BiasSpec, HeadNormSpec};
 pub use rmsnorm::RmsNormSpec;
 pub use rope::RopeStoreSpec;
@@ -51,6 +54,7 @@ pub use spec::KernelSpec;
 pub use splitk::SplitKReduceSpec;
 pub use top2::{TOP2_WORDS, Top2Spec};
 pub use units::Units;
+pub use volta::for_volta;
 
 /// Widths and heads are padded to a multiple of this many elements (the K of one `mma.m16n8k16`).
 pub const PAD: u32 = 16;

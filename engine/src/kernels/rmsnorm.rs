@@ -7,7 +7,7 @@ use super::units::rsqrt;
 use super::{KernelText, Units};
 
 /// Threads of a block: one warp.
-const LANES: u32 = 32;
+pub(super) const LANES: u32 = 32;
 /// Up to this many chunks a lane, the loop over a row is unrolled.
 const UNROLL: u32 = 4;
 
@@ -65,13 +65,7 @@ impl RmsNormSpec {
                 k.fma_rn_into(sum, v, v, sum);
             }
         });
-        for distance in [16u32, 8, 4, 2, 1] {
-            let other = k.shfl_bfly(sum, distance);
-            k.add_rn_into(sum, sum, other);
-        }
-        let mean = k.mul_rn(sum, 1.0 / self.hidden as f32);
-        let shifted = k.add_rn(mean, f32::from_bits(self.eps));
-        let r = rsqrt(&mut k, self.units, shifted);
+        let r = self.scale(&mut k, sum);
 
         self.over_chunks(&mut k, lane, &[x, w, y], |k, at, offset, owns| {
             let (v, w) = (load(k, owns, at[0], offset), load(k, owns, at[1], offset));
@@ -93,10 +87,21 @@ impl RmsNormSpec {
         [rows, 1, 1]
     }
 
+    /// `1 / sqrt(mean + eps)` of the lanes' sums of squares.
+    pub(super) fn scale(&self, k: &mut KernelBuilder, sum: F32) -> F32 {
+        for distance in [16u32, 8, 4, 2, 1] {
+            let other = k.shfl_bfly(sum, distance);
+            k.add_rn_into(sum, sum, other);
+        }
+        let mean = k.mul_rn(sum, 1.0 / self.hidden as f32);
+        let shifted = k.add_rn(mean, f32::from_bits(self.eps));
+        rsqrt(k, self.units, shifted)
+    }
+
     /// Runs `body(pointers, byte offset, owns)` for each chunk of the row that this lane owns, ascending. `pointers` point at the
     /// lane's first chunk. Where some lanes have no chunk left, all go on and `owns` tells who has one: an absent chunk is zeros,
     /// which leave a sum as it is.
-    fn over_chunks(
+    pub(super) fn over_chunks(
         &self,
         k: &mut KernelBuilder,
         lane: R32,
@@ -131,7 +136,7 @@ impl RmsNormSpec {
 
     /// Writes `+0` to columns `hidden..hidden_pad`. What a chunk wrote there is `0 * r * w`, a zero of `w`'s sign (or NaN when `r`
     /// is not finite); whole chunks of padding were not written at all.
-    fn zero_padding(&self, k: &mut KernelBuilder, lane: R32, y: R64) {
+    pub(super) fn zero_padding(&self, k: &mut KernelBuilder, lane: R32, y: R64) {
         let columns = self.hidden_pad - self.hidden;
         if columns == 0 {
             return;
@@ -149,7 +154,7 @@ impl RmsNormSpec {
 }
 
 /// A chunk of the row, or zeros in the lanes that own none.
-fn load(k: &mut KernelBuilder, owns: Option<P>, at: R64, offset: i64) -> [R32; 4] {
+pub(super) fn load(k: &mut KernelBuilder, owns: Option<P>, at: R64, offset: i64) -> [R32; 4] {
     let Some(owns) = owns else { return k.ld_global_nc_v(at, offset) };
     let chunk = std::array::from_fn(|_| k.mov_b32(0));
     k.with_guard(owns, |k| k.ld_global_v_into(chunk, at, offset));
@@ -157,7 +162,7 @@ fn load(k: &mut KernelBuilder, owns: Option<P>, at: R64, offset: i64) -> [R32; 4
 }
 
 /// `f(value, index)` of eight bf16, rounded to bf16.
-fn scale8(
+pub(super) fn scale8(
     k: &mut KernelBuilder,
     chunk: [R32; 4],
     mut f: impl FnMut(&mut KernelBuilder, F32, usize) -> F32,

@@ -1,8 +1,9 @@
 //! What a kernel text was built from.
 
 use super::{
-    AddSpec, AllReduceSpec, AttentionCombineSpec, AttentionSpec, BiasSpec, ChainAttentionSpec, EmbedSpec, GatherSpec,
-    GemmSpec, HeadNormSpec, KernelText, RmsNormSpec, RopeStoreSpec, SiluMulSpec, SplitKReduceSpec, Top2Spec,
+    AddNormSpec, AddSpec, AllReduceSpec, AttentionCombineSpec, AttentionSpec, BiasSpec, ChainAttentionSpec, EmbedSpec,
+    GatherSpec, GemmSpec, HeadNormSpec, KernelText, RmsNormSpec, RopeStoreSpec, SiluMulSpec, SplitKReduceSpec,
+    Top2Spec,
 };
 
 macro_rules! specs {
@@ -34,6 +35,7 @@ macro_rules! specs {
 
 specs! {
     Add(AddSpec),
+    AddNorm(AddNormSpec),
     AllReduce(AllReduceSpec),
     Attention(AttentionSpec),
     AttentionCombine(AttentionCombineSpec),

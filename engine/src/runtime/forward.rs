@@ -95,10 +95,14 @@ impl Engine {
             seen.tap(self.device.as_mut(), Some(l), Op::Attention, mixed.address, rows)?;
             self.all_reduce(shares, projected, rows)?;
             seen.tap(self.device.as_mut(), Some(l), Op::OProj, projected.address, rows)?;
-            self.add([Arg::Ptr(x), projected.arg(), middle.arg(), n], rows)?;
+            if let Some(fused) = &self.kernels.add_norm {
+                let (id, grid) = (fused.id, fused.spec.grid(rows));
+                self.launch(id, grid, &[Arg::Ptr(x), projected.arg(), middle.arg(), mlp_norm, normed.arg(), n])?;
+            } else {
+                self.add([Arg::Ptr(x), projected.arg(), middle.arg(), n], rows)?;
+                self.norm([middle.arg(), mlp_norm, normed.arg(), n], rows)?;
+            }
             seen.tap(self.device.as_mut(), Some(l), Op::AttnResidual, middle.address, rows)?;
-
-            self.norm([middle.arg(), mlp_norm, normed.arg(), n], rows)?;
             seen.tap(self.device.as_mut(), Some(l), Op::MlpNorm, normed.address, rows)?;
             for (rank, w) in &held {
                 let (gate_up, activated) = (part(gate_up, 2 * p.ffn, *rank), part(activated, p.ffn, *rank));
@@ -185,7 +189,7 @@ impl Engine {
         self.launch(combine.0, combine.1, &[&parts[..], &[out.arg(), Arg::U32(rows), Arg::U32(splits)]].concat())
     }
 
-    /// `y = x w^T` in one walk or in `splits` slices of K.
+    /// `y = x w^T` in one walk, in `splits` slices of K, or as a stream of `splits` workers.
     fn gemm(&mut self, pick: Pick, [x, w, y]: [Buffer; 3], rows: u32, splits: u32, n_pad: u32) -> Result<()> {
         let n = Arg::U32(rows);
         let gemm = pick(&self.kernels);
@@ -196,7 +200,8 @@ impl Engine {
         };
         let (kernel, grid) = (partial.id, partial.spec.grid(rows, splits));
         let (kernel2, grid2) = (reduce.id, reduce.spec.grid(rows));
-        let ws = self.words(Scratch::Partials, splits * rows, n_pad)?;
+        let parts = partial.spec.parts(splits);
+        let ws = self.words(Scratch::Partials, parts * rows, n_pad)?;
         self.launch(kernel, grid, &[x.arg(), w.arg(), ws.arg(), n, Arg::U32(splits)])?;
         self.launch(kernel2, grid2, &[ws.arg(), y.arg(), n, Arg::U32(splits)])
     }

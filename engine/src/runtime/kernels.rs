@@ -8,12 +8,12 @@ use crate::config::Config;
 use crate::device::{Device, KernelId};
 use crate::error::{Error, Result};
 use crate::kernels::{
-    AddSpec, AllReduceSpec, AttentionCombineSpec, AttentionSpec, BiasSpec, ChainAttentionSpec, EmbedSpec, GatherSpec,
-    GemmOut, GemmSpec, GemmTile, HeadNormSpec, KernelText, KvType, RmsNormSpec, RopeStoreSpec, SiluMulSpec, SplitKReduceSpec,
-    Top2Spec, Units,
+    AddNormSpec, AddSpec, AllReduceSpec, AttentionCombineSpec, AttentionSpec, BiasSpec, ChainAttentionSpec, EmbedSpec,
+    GatherSpec, GemmOut, GemmSpec, GemmTile, HeadNormSpec, KernelText, KvType, RmsNormSpec, RopeStoreSpec, SiluMulSpec,
+    SplitKReduceSpec, Top2Spec, Units, for_volta,
 };
 use crate::parallel::Division;
-use crate::policy::Dispatch;
+use crate::policy::{Dispatch, KDivision, Mode};
 use crate::weights::Padded;
 
 /// A kernel by name and text.
@@ -43,7 +43,7 @@ pub(super) struct Gemm {
     split: Option<SplitGemm>,
 }
 
-/// A matrix product in slices of K.
+/// A matrix product in slices of K, or in the segments of a stream.
 #[derive(Clone, Debug)]
 struct SplitGemm {
     /// By tile.
@@ -111,6 +111,8 @@ pub(super) struct KernelSet {
     pub attention: Attention,
     pub o_proj: Gemm,
     pub add: Built<AddSpec>,
+    /// The residual addition after attention and the norm after it, where they are one launch.
+    pub add_norm: Option<Built<AddNormSpec>>,
     pub gate_up: Gemm,
     pub silu_mul: Built<SiluMulSpec>,
     pub down: Gemm,
@@ -168,12 +170,18 @@ struct Registrar<'a> {
     device: &'a mut dyn Device,
     refs: Vec<KernelRef>,
     units: Units,
+    division: KDivision,
     kv: KvType,
 }
 
 impl Registrar<'_> {
     fn add<S>(&mut self, spec: S, build: impl Fn(&S) -> KernelText) -> Result<Built<S>> {
         let text = build(&spec);
+        // What needs no matrix instruction needs no Ampere either.
+        let text = match self.units {
+            Units::Special => text,
+            Units::Ieee => for_volta(&text).unwrap_or(text),
+        };
         let id = self.device.register(&text)?;
         let sha256: [u8; 32] = Sha256::digest(&text.ptx).into();
         let at = self.refs.iter().position(|r| r.sha256 == sha256).unwrap_or_else(|| {
@@ -184,7 +192,8 @@ impl Registrar<'_> {
     }
 
     fn gemm(&mut self, n_pad: u32, k_pad: u32, f32_out: bool) -> Result<Gemm> {
-        let (units, out) = (self.units, if f32_out { GemmOut::F32 } else { GemmOut::Bf16 });
+        let (units, division) = (self.units, self.division);
+        let out = if f32_out { GemmOut::F32 } else { GemmOut::Bf16 };
         let mut of = |out| -> Result<[Built<GemmSpec>; TILES]> {
             let [a, b, c] =
                 GemmTile::ALL.map(|tile| self.add(GemmSpec { n_pad, k_pad, out, tile, units }, GemmSpec::build));
@@ -193,10 +202,15 @@ impl Registrar<'_> {
         let whole = of(out)?;
         let split = match units {
             Units::Ieee => None,
-            Units::Special => Some(SplitGemm {
-                partial: of(GemmOut::Partial)?,
-                reduce: self.add(SplitKReduceSpec { n_pad, f32_out }, SplitKReduceSpec::build)?,
-            }),
+            Units::Special => {
+                let (partial, stream) = match division {
+                    KDivision::Slices => (GemmOut::Partial, None),
+                    KDivision::Stream => (GemmOut::Stream, Some(k_pad)),
+                };
+                let partial = of(partial)?;
+                let reduce = self.add(SplitKReduceSpec { n_pad, f32_out, stream }, SplitKReduceSpec::build)?;
+                Some(SplitGemm { partial, reduce })
+            }
         };
         Ok(Gemm { whole, split })
     }
@@ -207,10 +221,7 @@ impl Registrar<'_> {
         let tensor = |partial| AttentionSpec { q_heads, kv_heads, head_dim, head_pad, partial, kv };
         Ok(match self.units {
             Units::Ieee => Attention::Chain(
-                self.add(
-                    ChainAttentionSpec { q_heads, kv_heads, head_dim, head_pad, kv },
-                    ChainAttentionSpec::build,
-                )?,
+                self.add(ChainAttentionSpec { q_heads, kv_heads, head_dim, head_pad, kv }, ChainAttentionSpec::build)?,
             ),
             Units::Special => Attention::Tensor {
                 whole: self.add(tensor(false), AttentionSpec::build)?,
@@ -222,8 +233,8 @@ impl Registrar<'_> {
 }
 
 impl KernelSet {
-    pub fn new(division: &Division, units: Units, kv: KvType, device: &mut dyn Device) -> Result<Self> {
-        let (config, ranks) = (&division.shard, division.ranks);
+    pub fn new(division: &Division, mode: Mode, kv: KvType, device: &mut dyn Device) -> Result<Self> {
+        let (config, ranks, units) = (&division.shard, division.ranks, mode.units());
         let p = Padded::of(config);
         let (q_heads, kv_heads, head_dim, head_pad) = (config.q_heads, config.kv_heads, config.head_dim, p.head);
         let eps = config.rms_eps.to_bits();
@@ -232,10 +243,10 @@ impl KernelSet {
         let bias = config.architecture.qkv_bias().then_some(BiasSpec { width: p.qkv });
         let head_norm =
             config.architecture.qk_norm().then_some(HeadNormSpec { q_heads, kv_heads, head_dim, head_pad, eps, units });
-        let mut r = Registrar { device, refs: Vec::new(), units, kv };
+        let mut r = Registrar { device, refs: Vec::new(), units, division: mode.k_division(), kv };
         Ok(Self {
             embed: r.add(EmbedSpec { hidden_pad: p.hidden }, EmbedSpec::build)?,
-            norm: r.add(norm, RmsNormSpec::build)?,
+            norm: r.add(norm.clone(), RmsNormSpec::build)?,
             qkv: r.gemm(p.qkv, p.hidden, false)?,
             qkv_bias: bias.map(|spec| r.add(spec, BiasSpec::build)).transpose()?,
             head_norm: head_norm.map(|spec| r.add(spec, HeadNormSpec::build)).transpose()?,
@@ -243,6 +254,7 @@ impl KernelSet {
             attention: r.attention(config)?,
             o_proj: r.gemm(p.hidden, p.attn, false)?,
             add: r.add(AddSpec { width: p.hidden }, AddSpec::build)?,
+            add_norm: mode.fuses_norms().then(|| r.add(AddNormSpec(norm), AddNormSpec::build)).transpose()?,
             gate_up: r.gemm(2 * p.ffn, p.hidden, false)?,
             silu_mul: r.add(SiluMulSpec { ffn_pad: p.ffn, units }, SiluMulSpec::build)?,
             down: r.gemm(p.hidden, p.ffn, false)?,
@@ -289,13 +301,16 @@ impl KernelSet {
             OpChoice { op: "rope_store", kernels: rope_store, splits: 1 },
             OpChoice { op: "attention", kernels: attention, splits: d.kv_splits },
             row_parallel("o_proj", &self.o_proj, d.o_proj),
-            one("attn_residual", self.add.at),
-            one("mlp_norm", self.norm.at),
+            one("attn_residual", self.add_norm.as_ref().map_or(self.add.at, |fused| fused.at)),
             gemm("gate_up", &self.gate_up, rows, d.gate_up),
             one("silu_mul", self.silu_mul.at),
             row_parallel("down", &self.down, d.down),
             one("mlp_residual", self.add.at),
         ];
+        if self.add_norm.is_none() {
+            let at = all.iter().position(|c| c.op == "gate_up").unwrap_or(all.len());
+            all.insert(at, one("mlp_norm", self.norm.at));
+        }
         if logits_rows > 0 {
             all.extend([
                 one("gather", self.gather.at),

@@ -96,7 +96,7 @@ impl Engine {
             return Err(Error::Plan { detail: "an engine needs at least one slot, one page and one row".into() });
         }
         let division = Division::new(&model.config, ranks)?;
-        let kernels = Arc::new(KernelSet::new(&division, mode.units(), kv_type, device.as_mut())?);
+        let kernels = Arc::new(KernelSet::new(&division, mode, kv_type, device.as_mut())?);
         // One more page than requests have, for the padding of verifications.
         let pages = limits.pages.saturating_add(u32::from(mode == Mode::Gated));
         let resident = Resident::new(&model, &division, pages, kv_type, device.as_mut())?;

@@ -287,7 +287,9 @@ fn every_row_has_the_bits_it_would_have_alone() {
 fn splits_and_their_merge_are_the_stated_steps() {
     let mut rng = Rng::new(41);
     for gpu in Gpu::all() {
-        for (i, (heads, shape)) in HEADS.into_iter().zip([SHAPES[0], SHAPES[2], SHAPES[1], SHAPES[2], SHAPES[0]]).enumerate() {
+        for (i, (heads, shape)) in
+            HEADS.into_iter().zip([SHAPES[0], SHAPES[2], SHAPES[1], SHAPES[2], SHAPES[0]]).enumerate()
+        {
             let batch = Batch::new(&mut rng, heads, shape, 1.5);
             let batch = if i % 2 == 1 { batch.fp8() } else { batch };
             let c = scale_log2e(heads.dim).to_bits();

@@ -1,9 +1,9 @@
 //! Every kernel at several shapes.
 
 use engine::kernels::{
-    AddSpec, AllReduceSpec, AttentionCombineSpec, AttentionSpec, BiasSpec, ChainAttentionSpec, EmbedSpec, GatherSpec,
-    GemmOut, GemmSpec, GemmTile, HeadNormSpec, KernelText, KvType, RmsNormSpec, RopeStoreSpec, SiluMulSpec, SplitKReduceSpec,
-    Top2Spec, Units, pad,
+    AddNormSpec, AddSpec, AllReduceSpec, AttentionCombineSpec, AttentionSpec, BiasSpec, ChainAttentionSpec, EmbedSpec,
+    GatherSpec, GemmOut, GemmSpec, GemmTile, HeadNormSpec, KernelText, KvType, RmsNormSpec, RopeStoreSpec, SiluMulSpec,
+    SplitKReduceSpec, Top2Spec, Units, pad,
 };
 
 const UNITS: [Units; 2] = [Units::Special, Units::Ieee];
@@ -17,6 +17,8 @@ pub fn texts() -> Vec<(String, KernelText)> {
         add(format!("{hidden}"), EmbedSpec { hidden_pad: h }.build());
         add(format!("{hidden}"), GatherSpec { width: h }.build());
         add(format!("{hidden}"), AddSpec { width: h }.build());
+        let norm = RmsNormSpec { hidden, hidden_pad: h, eps: 1e-5_f32.to_bits(), units: Units::Special };
+        add(format!("{hidden}"), AddNormSpec(norm).build());
         for ranks in [2, 4, 8] {
             add(format!("{hidden}"), AllReduceSpec { width: h, ranks }.build());
         }
@@ -25,13 +27,15 @@ pub fn texts() -> Vec<(String, KernelText)> {
             add(format!("{hidden}"), RmsNormSpec { hidden, hidden_pad: h, eps: 1e-5_f32.to_bits(), units }.build());
             add(format!("{ffn}"), SiluMulSpec { ffn_pad: f, units }.build());
             for tile in GemmTile::ALL {
-                for out in [GemmOut::Bf16, GemmOut::F32, GemmOut::Partial] {
+                for out in [GemmOut::Bf16, GemmOut::F32, GemmOut::Partial, GemmOut::Stream] {
                     add(format!("{f}x{h}"), GemmSpec { n_pad: f, k_pad: h, tile, out, units }.build());
                 }
             }
         }
         for f32_out in [false, true] {
-            add(format!("{f}"), SplitKReduceSpec { n_pad: f, f32_out }.build());
+            for stream in [None, Some(h)] {
+                add(format!("{f}"), SplitKReduceSpec { n_pad: f, f32_out, stream }.build());
+            }
         }
     }
     for (q_heads, kv_heads, head_dim) in [(8, 4, 8), (6, 2, 32), (3, 1, 40), (9, 3, 64), (4, 4, 96), (2, 1, 128)] {

@@ -1,10 +1,10 @@
 //! GEMM and split-K against one reference dot-add a 16-block, in ascending order.
 
-use engine::kernels::{GemmOut, GemmSpec, GemmTile, PAD, SplitKReduceSpec, Units};
+use engine::kernels::{GemmOut, GemmSpec, GemmTile, PAD, SplitKReduceSpec, Stream, Units};
 
 use crate::arith::{Gpu, add, narrow};
 use crate::data::{Rng, value};
-use crate::rig::{In, Out, U32, launch, u16s, u32s};
+use crate::rig::{In, InOut, Out, U32, launch, u16s, u32s};
 
 const TILES: [GemmTile; 3] = GemmTile::ALL;
 
@@ -79,7 +79,7 @@ fn slices_and_their_sum_are_the_reference() {
                 let want: Vec<u32> = (0..parts[0].len()).map(sum).collect();
                 let ws: Vec<u32> = parts.concat();
                 for f32_out in [false, true] {
-                    let spec = SplitKReduceSpec { n_pad, f32_out };
+                    let spec = SplitKReduceSpec { n_pad, f32_out, stream: None };
                     let bytes = rows * n_pad * if f32_out { 4 } else { 2 };
                     let args = [In(&ws), Out(bytes), U32(rows), U32(splits)];
                     let y = launch(&gpu, &spec.build(), spec.grid(rows), &args);
@@ -87,6 +87,54 @@ fn slices_and_their_sum_are_the_reference() {
                         assert_eq!(u32s(&y[0]), want, "{splits} slices");
                     } else {
                         assert_eq!(u16s(&y[0]), want.iter().map(|&v| narrow(v)).collect::<Vec<_>>(), "{splits} slices");
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Segments and their sum, by the cuts that the division states; a column knows its own tile's alone.
+#[test]
+fn streams_and_their_sum_are_the_reference() {
+    let mut rng = Rng::new(4);
+    for gpu in Gpu::all() {
+        for (rows, n_pad, k_pad) in [(3, 80, 112), (18, 192, 272), (1, 64, 16)] {
+            let (x, w) = inputs(&mut rng, 0, rows, n_pad, k_pad);
+            for workers in [1, 2, 3, 5, 9, 60] {
+                let stream = Stream::new(n_pad, k_pad, workers);
+                let (columns, lines) = (n_pad as usize, (rows * n_pad) as usize);
+                // By segment; what a column does not have keeps what was there.
+                let mut parts = vec![vec![0xa5a5_a5a5_u32; lines]; stream.segments() as usize];
+                let mut want = vec![0; lines];
+                for column in 0..columns {
+                    let line = &w[column * k_pad as usize..][..k_pad as usize];
+                    let cuts = stream.cuts(column as u32);
+                    let cuts = cuts.into_iter().map(|cut| (cut.start as usize, cut.end as usize));
+                    let of: Vec<Vec<u32>> = cuts.map(|cut| model(&gpu, &x, line, k_pad as usize, cut)).collect();
+                    for row in 0..rows as usize {
+                        let at = row * columns + column;
+                        of.iter().zip(&mut parts).for_each(|(of, part)| part[at] = of[row]);
+                        want[at] = of[1..].iter().fold(of[0][row], |sum, part| add(sum, part[row]));
+                    }
+                }
+                for tile in TILES {
+                    let spec = GemmSpec { n_pad, k_pad, tile, out: GemmOut::Stream, units: Units::Special };
+                    let ws = vec![0xa5a5_a5a5_u32; lines * stream.segments() as usize];
+                    let args = [In(&x), In(&w), InOut(&ws), U32(rows), U32(workers)];
+                    let ws = launch(&gpu, &spec.build(), spec.grid(rows, workers), &args);
+                    assert_eq!(u32s(&ws[0]), parts.concat(), "{} {tile:?} {workers} workers", gpu.profile.name);
+                }
+                let ws: Vec<u32> = parts.concat();
+                for f32_out in [false, true] {
+                    let spec = SplitKReduceSpec { n_pad, f32_out, stream: Some(k_pad) };
+                    let bytes = rows * n_pad * if f32_out { 4 } else { 2 };
+                    let args = [In(&ws), Out(bytes), U32(rows), U32(workers)];
+                    let y = launch(&gpu, &spec.build(), spec.grid(rows), &args);
+                    if f32_out {
+                        assert_eq!(u32s(&y[0]), want, "{workers} workers");
+                    } else {
+                        assert_eq!(u16s(&y[0]), want.iter().map(|&v| narrow(v)).collect::<Vec<_>>());
                     }
                 }
             }

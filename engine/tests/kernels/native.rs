@@ -5,7 +5,11 @@ use emulator::mma::{Instruction, M16N8K16, Types};
 use emulator::profile::Profile;
 use emulator::simd::Level;
 use engine::device::{Arg, Buffer, Device, EmulatedDevice};
-use engine::kernels::{AddSpec, GemmOut, GemmSpec, GemmTile, KernelSpec, KernelText, PAD, Units};
+use engine::kernels::{
+    AddNormSpec, AddSpec, AllReduceSpec, AttentionCombineSpec, BiasSpec, EmbedSpec, GatherSpec, GemmOut, GemmSpec,
+    GemmTile, HeadNormSpec, KernelSpec, KernelText, KvType, PAD, RmsNormSpec, RopeStoreSpec, SiluMulSpec,
+    SplitKReduceSpec, Top2Spec, Units,
+};
 
 use crate::arith::Gpu;
 use crate::data::Rng;
@@ -43,17 +47,18 @@ fn products_are_native_on_every_profile_and_have_the_bits_of_interpretation() {
     let gpus: Vec<Gpu> = gpus.collect();
     assert!(gpus.len() >= 6);
     for gpu in gpus {
-        for case in 0..36 {
+        for case in 0..48 {
             let rows = [1, 2, 3, 5, 8, 12, 13, 17, 31, 64, 65, 90][case % 12];
             let (n_pad, k_pad) = (PAD * (1 + rng.below(9)), PAD * (1 + rng.below(20)));
-            let out = [GemmOut::Bf16, GemmOut::F32, GemmOut::Partial][case / 12];
+            let out = [GemmOut::Bf16, GemmOut::F32, GemmOut::Partial, GemmOut::Stream][case / 12];
             let spec = GemmSpec { units: Units::Special, n_pad, k_pad, tile: GemmTile::ALL[case % 3], out };
             let x = adversarial(&mut rng, (rows * k_pad) as usize);
             let w = adversarial(&mut rng, (n_pad * k_pad) as usize);
-            let splits = if out == GemmOut::Partial { 1 + rng.below(k_pad / PAD + 2) } else { 1 };
-            let bytes = splits * rows * n_pad * if out == GemmOut::Bf16 { 2 } else { 4 };
+            let divided = matches!(out, GemmOut::Partial | GemmOut::Stream);
+            let splits = if divided { 1 + rng.below(k_pad / PAD + 2) } else { 1 };
+            let bytes = spec.parts(splits) * rows * n_pad * if out == GemmOut::Bf16 { 2 } else { 4 };
             let mut args = vec![In(&x), In(&w), Out(bytes), U32(rows)];
-            if out == GemmOut::Partial {
+            if divided {
                 args.push(U32(splits));
             }
             let (text, grid) = (spec.build(), spec.grid(rows, splits));
@@ -287,5 +292,137 @@ fn products_follow_their_weights() {
             after
         });
         assert_eq!(native, interpreted, "{what}");
+    }
+}
+
+/// A kernel with operands: for each, its bytes or a number.
+struct Job {
+    text: KernelText,
+    grid: [u32; 3],
+    args: Vec<Operand>,
+}
+
+enum Operand {
+    Bytes(Vec<u8>),
+    Number(u32),
+}
+
+/// A launch of every kernel that works row by row, over three rows.
+fn jobs() -> Vec<Job> {
+    let mut rng = Rng::new(70);
+    let rows = 3_u32;
+    let mut bf16 = |count: u32| Operand::Bytes(rng.bf16s(count as usize, 1.0).bytes());
+    let zeros = |bytes: u32| Operand::Bytes(vec![0; bytes as usize]);
+    let words = |words: &[u32]| Operand::Bytes(words.to_vec().bytes());
+    let one = || Operand::Number(3);
+    let (eps, units) = (1e-5_f32.to_bits(), Units::Special);
+    let (q_heads, kv_heads, head_dim, head_pad) = (2, 1, 16, 16);
+    let mut jobs = Vec::new();
+    let mut add = |text: KernelText, grid, args| jobs.push(Job { text, grid, args });
+    let s = AddSpec { width: 48 };
+    add(s.build(), s.grid(rows), vec![bf16(144), bf16(144), zeros(288), one()]);
+    let s = BiasSpec { width: 48 };
+    add(s.build(), s.grid(rows), vec![bf16(144), bf16(48), one()]);
+    let s = AllReduceSpec { width: 48, ranks: 2 };
+    add(s.build(), s.grid(rows), vec![bf16(288), zeros(288), one()]);
+    for units in [Units::Special, Units::Ieee] {
+        let s = SiluMulSpec { ffn_pad: 48, units };
+        add(s.build(), s.grid(rows), vec![bf16(288), zeros(288), one()]);
+        let s = RmsNormSpec { hidden: 40, hidden_pad: 48, eps, units };
+        add(s.build(), s.grid(rows), vec![bf16(144), bf16(48), zeros(288), one()]);
+    }
+    let s = AddNormSpec(RmsNormSpec { hidden: 40, hidden_pad: 48, eps, units });
+    add(s.build(), s.grid(rows), vec![bf16(144), bf16(144), zeros(288), bf16(48), zeros(288), one()]);
+    let s = HeadNormSpec { q_heads, kv_heads, head_dim, head_pad, eps, units };
+    add(s.build(), s.grid(rows), vec![bf16(192), bf16(16), bf16(16), one()]);
+    let s = EmbedSpec { hidden_pad: 48 };
+    add(s.build(), s.grid(rows), vec![words(&[4, 0, 4]), bf16(240), zeros(288), one()]);
+    let s = GatherSpec { width: 48 };
+    add(s.build(), s.grid(rows), vec![words(&[2, 1, 2]), bf16(144), zeros(288), one()]);
+    for kv in KvType::ALL {
+        let s = RopeStoreSpec { q_heads, kv_heads, head_dim, head_pad, kv };
+        let cache = 2 * 16 * head_pad * kv.bytes();
+        let mut args = vec![bf16(192), zeros(8 * 8 * 4), zeros(8 * 8 * 4), words(&[7, 0, 3]), words(&[31, 2, 16])];
+        args.extend([zeros(cache), zeros(cache), zeros(192), one()]);
+        add(s.build(), s.grid(rows), args);
+    }
+    let s = Top2Spec { vocab: 40, vocab_pad: 48 };
+    add(s.build(), s.grid(rows), vec![bf16(288), zeros(60), one()]);
+    let s = AttentionCombineSpec { q_heads, head_dim, head_pad };
+    let parts = vec![bf16(2 * 2 * 96), bf16(2 * 2 * 6), bf16(2 * 2 * 6), zeros(192), one(), Operand::Number(2)];
+    add(s.build(), s.grid(rows), parts);
+    let s = SplitKReduceSpec { n_pad: 48, f32_out: false, stream: None };
+    add(s.build(), s.grid(rows), vec![bf16(2 * 2 * 144), zeros(288), one(), Operand::Number(2)]);
+    // Three units, two of them a block: two segments.
+    let s = SplitKReduceSpec { n_pad: 48, f32_out: true, stream: Some(144) };
+    add(s.build(), s.grid(rows), vec![bf16(2 * 2 * 144), zeros(576), one(), Operand::Number(2)]);
+    jobs
+}
+
+/// What a launch leaves in all its buffers, or what it complains about; and whether it ran as native code.
+fn left_by(
+    job: &Job,
+    mut device: EmulatedDevice,
+    edit: impl Fn(&mut Vec<Arg>),
+) -> (Result<Vec<Vec<u8>>, String>, bool) {
+    let kernel = device.register(&job.text).unwrap();
+    let (mut args, mut buffers) = (Vec::new(), Vec::new());
+    for operand in &job.args {
+        match operand {
+            Operand::Number(n) => args.push(Arg::U32(*n)),
+            Operand::Bytes(bytes) => {
+                let buffer = device.alloc(bytes.len() as u64).unwrap();
+                device.upload(buffer.address, bytes).unwrap();
+                args.push(buffer.arg());
+                buffers.push(buffer);
+            }
+        }
+    }
+    edit(&mut args);
+    let result = device.launch(kernel, job.grid, &args).map_err(|e| e.to_string());
+    let native = device.work().native == 1;
+    let read = |buffer: &Buffer| {
+        let mut bytes = vec![0; buffer.bytes as usize];
+        device.download(buffer.address, &mut bytes).unwrap();
+        bytes
+    };
+    // A launch that failed may have written some of its blocks.
+    (result.map(|()| buffers.iter().map(read).collect()), native)
+}
+
+/// Whatever is wrong with a launch of a kernel that works row by row, it does and says what interpretation does and says.
+#[test]
+fn launches_of_every_kernel_are_those_of_interpretation_even_when_they_are_wrong() {
+    let gpu = Gpu::named("sm_90");
+    for job in jobs() {
+        let both = |what: &str, edit: &dyn Fn(&mut Vec<Arg>)| {
+            let (found, as_native) = left_by(&job, native(&gpu), edit);
+            let (want, _) = left_by(&job, interpreted(&gpu), edit);
+            assert_eq!(found, want, "{}, {what}", job.text.name);
+            (found.is_ok(), as_native)
+        };
+        assert_eq!(both("as it is", &|_| {}), (true, true), "{}", job.text.name);
+        assert_eq!(
+            both("an argument missing", &|args| args.truncate(args.len() - 1)),
+            (false, false),
+            "{}",
+            job.text.name
+        );
+        let count = job.args.len();
+        for i in 0..count {
+            if matches!(job.args[i], Operand::Number(_)) {
+                both("none", &|args| args[i] = Arg::U32(0));
+                both("very many", &|args| args[i] = Arg::U32(u32::MAX));
+                both("one more", &|args| args[i] = Arg::U32(4));
+                continue;
+            }
+            both("beyond its end", &|args| args[i] = shifted(args[i], 16));
+            both("misaligned", &|args| args[i] = shifted(args[i], 2));
+            both("nowhere", &|args| args[i] = Arg::Ptr(1 << 40));
+            // (Blocks that read what others write: which comes first is not said, so the devices run on one thread.)
+            for other in (0..count).filter(|&other| other != i && matches!(job.args[other], Operand::Bytes(_))) {
+                both("another's buffer", &|args| args[i] = args[other]);
+            }
+        }
     }
 }

@@ -5,7 +5,7 @@
 use emulator::exec::{Arg, CheckOptions, ExecError, ExecOptions, Memory, Program, launch as run};
 use emulator::simd::Level;
 use engine::device::{self, Device, EmulatedDevice, Work};
-use engine::kernels::{GemmOut, KernelSpec, KernelText, Units};
+use engine::kernels::{GemmOut, KernelSpec, KernelText, Units, for_volta};
 
 use crate::arith::Gpu;
 
@@ -74,6 +74,15 @@ pub fn launch(gpu: &Gpu, text: &KernelText, grid: [u32; 3], args: &[Value]) -> V
     for (result, way) in results {
         assert!(result == first, "{}: {way} differs from {first_way}", text.name);
     }
+    // And the text for older GPUs, where there is one: under the checker, and as native code.
+    if let Some(text) = for_volta(text) {
+        let result = once(&compile(gpu, &text), &text, grid, args, &checked(3));
+        let result = result.unwrap_or_else(|e| panic!("{} for Volta: {e}", text.name));
+        assert!(result == first, "{}: the text for Volta differs", text.name);
+        let device = EmulatedDevice::with_profile(gpu.profile.clone());
+        let (result, work) = on_device(device, &text, grid, args).unwrap_or_else(|e| panic!("{}: {e}", text.name));
+        assert!(result == first && (work.native == 1) == has_native(&text), "{}: native code for Volta", text.name);
+    }
     for (simd, threads) in Level::available().flat_map(|simd| [(simd, 1), (simd, 3)]) {
         let device = EmulatedDevice::with_profile(gpu.profile.clone()).simd(simd).threads(threads);
         let (result, work) = on_device(device, text, grid, args).unwrap_or_else(|e| panic!("{}: {e}", text.name));
@@ -86,7 +95,9 @@ pub fn launch(gpu: &Gpu, text: &KernelText, grid: [u32; 3], args: &[Value]) -> V
 /// Whether launches as the engine makes them run as native code.
 fn has_native(text: &KernelText) -> bool {
     match &text.spec {
-        Some(KernelSpec::Gemm(spec)) => spec.units == Units::Special || spec.out != GemmOut::Partial,
+        Some(KernelSpec::Gemm(spec)) => {
+            spec.units == Units::Special || !matches!(spec.out, GemmOut::Partial | GemmOut::Stream)
+        }
         Some(_) => true,
         None => false,
     }

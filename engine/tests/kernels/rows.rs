@@ -1,6 +1,8 @@
 //! Copies, residual addition, SiLU and RMSNorm against their stated order of operations.
 
-use engine::kernels::{AddSpec, AllReduceSpec, EmbedSpec, GatherSpec, RmsNormSpec, SiluMulSpec, Units, pad};
+use engine::kernels::{
+    AddNormSpec, AddSpec, AllReduceSpec, EmbedSpec, GatherSpec, RmsNormSpec, SiluMulSpec, Units, pad,
+};
 
 use crate::arith::{self, Gpu, add, div, fma, mul, narrow, rcp_rn, sqrt, widen};
 use crate::data::{Rng, pad_rows, value};
@@ -188,6 +190,37 @@ fn rmsnorm_is_the_stated_reduction() {
                 let y = u16s(&launch(&gpu, &spec.build(), spec.grid(rows), &args)[0]);
                 assert_eq!(y, want, "{} {units:?} {rows}x{hidden}", gpu.profile.name);
                 normalised(&x, &w, &y, h, p);
+            }
+        }
+    }
+}
+
+/// One launch has the bits of two, whatever the numbers are.
+#[test]
+fn a_residual_and_its_norm_in_one_launch_are_those_of_two() {
+    let mut rng = Rng::new(17);
+    let eps = 1e-5_f32.to_bits();
+    for gpu in Gpu::all() {
+        for (rows, hidden) in [(2, 8), (3, 64), (5, 190), (2, 200), (3, 576), (2, 1100), (1, 2053)] {
+            let hidden_pad = pad(hidden);
+            let (h, p) = (hidden as usize, hidden_pad as usize);
+            for anything in [false, true] {
+                let mut some = || {
+                    let count = rows as usize * h;
+                    let values = if anything { rng.anything(count) } else { rng.activations(count) };
+                    pad_rows(&values, h, p)
+                };
+                let (x, y) = (some(), some());
+                let w = pad_rows(&rng.bf16s(h, 1.0), h, p);
+                let norm = RmsNormSpec { hidden, hidden_pad, eps, units: Units::Special };
+                let add = AddSpec { width: hidden_pad };
+                let bytes = rows * hidden_pad * 2;
+                let z = u16s(&launch(&gpu, &add.build(), add.grid(rows), &[In(&x), In(&y), Out(bytes), U32(rows)])[0]);
+                let n = launch(&gpu, &norm.build(), norm.grid(rows), &[In(&z), In(&w), Out(bytes), U32(rows)]);
+                let fused = AddNormSpec(norm);
+                let args = [In(&x), In(&y), Out(bytes), In(&w), Out(bytes), U32(rows)];
+                let both = launch(&gpu, &fused.build(), fused.grid(rows), &args);
+                assert_eq!((u16s(&both[0]), u16s(&both[1])), (z, u16s(&n[0])), "{} {rows}x{hidden}", gpu.profile.name);
             }
         }
     }

@@ -126,6 +126,13 @@ impl Exchange {
     }
 }
 
+/// Tells TLS which cryptography to use, once for the process; a client cannot be made before.
+pub fn install_tls() {
+    static RING: Once = Once::new();
+    // Fails only if a provider is installed already, which then serves as well.
+    RING.call_once(|| drop(rustls::crypto::ring::default_provider().install_default()));
+}
+
 /// An endpoint and the way to it.
 #[derive(Clone, Debug)]
 pub struct Client {
@@ -141,9 +148,7 @@ impl Client {
     /// # Errors
     /// [`Error::Url`], [`Error::Unencrypted`] if a key would travel in the open to another machine, [`Error::Network`].
     pub fn new(base: &str, key: Option<Key>, patience: Patience) -> Result<Self> {
-        static RING: Once = Once::new();
-        // Fails only if a provider is installed already, which then serves as well.
-        RING.call_once(|| drop(rustls::crypto::ring::default_provider().install_default()));
+        install_tls();
         let refuse = |why: &str| Error::Url { url: base.to_owned(), why: why.to_owned() };
         let url = Url::parse(base).map_err(|e| refuse(&e.to_string()))?;
         if !matches!(url.scheme(), "http" | "https") {

@@ -44,7 +44,7 @@ pub enum Defect {
     #[error("PTX version {major}.{minor} is outside 7.0 ... 9.99")]
     Version { major: u32, minor: u32 },
     /// The header's target lacks the instructions of the subset.
-    #[error("target sm_{target} is outside sm_80 ... sm_199")]
+    #[error("target sm_{target} is outside sm_70 ... sm_199")]
     Target { target: u32 },
     /// An instruction younger than the header.
     #[error("this `{opcode}` needs .version {major}.{minor} and .target sm_{target} or later")]

@@ -58,6 +58,11 @@ fn newer(module: &Module, kernel: &Kernel) -> Option<ValidateError> {
         let Stmt::Inst(inst) = stmt else { return None };
         let needs = needs::needs(&inst.op);
         let ((major, minor), target) = needs;
+        let oldest = needs::oldest(&inst.op);
+        if module.target < oldest {
+            let defect = Defect::Header { opcode: inst.op.mnemonic(), major: 7, minor: 0, target: oldest };
+            return Some(ValidateError { kernel: kernel.name.clone(), stmt: Some(index), pos: inst.pos, defect });
+        }
         if needs == needs::BASE || module.version >= (major, minor) && module.target >= target {
             return None;
         }
@@ -89,7 +94,7 @@ pub(crate) fn header(module: &Module) -> Result<(), Defect> {
     if !(7..=9).contains(&major) || minor > 99 {
         return Err(Defect::Version { major, minor });
     }
-    if !(80..=199).contains(&module.target) {
+    if !(70..=199).contains(&module.target) {
         return Err(Defect::Target { target: module.target });
     }
     Ok(())

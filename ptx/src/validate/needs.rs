@@ -3,7 +3,7 @@
 //! Source: the "PTX ISA notes" and "target ISA notes" of each instruction in the PTX ISA. Of instructions that arrived on one target first,
 //! the pair that serves the oldest target. That some of sm_100 exist on its architecture-specific targets (`sm_100a`) only is not checked.
 
-use crate::ast::{Op, Round, Type};
+use crate::ast::{Approx, Op, Round, Type};
 
 /// A PTX version and a target.
 pub(super) type Header = ((u32, u32), u32);
@@ -39,6 +39,25 @@ pub(super) fn needs(op: &Op) -> Header {
         Op::Mma { aty: Type::E4m3 | Type::E5m2, .. } => FP8_MMA,
         _ => BASE,
     }
+}
+
+/// The oldest target that `op` exists on, of PTX 7.0: what Turing and Ampere brought needs them.
+pub(super) fn oldest(op: &Op) -> u32 {
+    let ampere = |ty: Type| matches!(ty, Type::Bf16 | Type::Bf16x2 | Type::Tf32);
+    let young = match op {
+        Op::CpAsync { .. } | Op::CpAsyncCommit | Op::CpAsyncWait { .. } | Op::Mma { .. } | Op::CvtPack { .. } => true,
+        Op::Cvt { to, from, relu, satfinite, .. } => ampere(*to) || ampere(*from) || *relu || *satfinite,
+        Op::Float { ty, op, nan, xorsign, .. } => {
+            ampere(*ty) || *nan || *xorsign || op.selects() && matches!(ty, Type::F16 | Type::F16x2)
+        }
+        Op::Fma { ty, relu, .. } => ampere(*ty) || *relu,
+        Op::FloatUnary { ty, .. } | Op::Setp { ty, .. } => ampere(*ty),
+        Op::Approx { ty, .. } if ampere(*ty) => true,
+        Op::Approx { f, ty, .. } if *f == Approx::Tanh || *ty != Type::F32 && *ty != Type::F64 => return 75,
+        Op::LdMatrix { .. } => return 75,
+        _ => false,
+    };
+    if young { 80 } else { 70 }
 }
 
 /// What conversions of a pair need.

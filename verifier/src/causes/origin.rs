@@ -55,8 +55,8 @@ pub fn first_sums(
             for index in 0..(out.len() as u32).min(COMPARED.saturating_sub(compared)) {
                 let Some(w) = context.replayer.weights(point, index, 0) else { continue };
                 let splits = item.declared.of(point.op.name());
-                let ours = context.replayer.dot(&claimed.profile, point.op, x, &w.values, splits)?;
-                let theirs = context.replayer.dot(other, point.op, x, &w.values, splits)?;
+                let ours = context.replayer.dot(&claimed.profile, (point.op, index), x, &w.values, splits)?;
+                let theirs = context.replayer.dot(other, (point.op, index), x, &w.values, splits)?;
                 differing += u32::from(ours != theirs);
                 compared += 1;
             }

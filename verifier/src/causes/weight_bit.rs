@@ -177,17 +177,17 @@ fn gives(
     splits: u32,
 ) -> Result<bool, Error> {
     let layer = point.layer.unwrap_or(0);
-    let (input, product) = match point.op {
-        Op::Qkv | Op::V => (Point::at(layer, Op::AttnNorm), Op::Qkv),
-        Op::OProj => (Point::at(layer, Op::Attention), Op::OProj),
-        Op::GateUp => (Point::at(layer, Op::MlpNorm), Op::GateUp),
-        Op::Down | Op::MlpResidual => (Point::at(layer, Op::SiluMul), Op::Down),
-        Op::LmHead => (Point::global(Op::FinalNorm), Op::LmHead),
+    let input = match point.op {
+        Op::Qkv | Op::V => Point::at(layer, Op::AttnNorm),
+        Op::OProj => Point::at(layer, Op::Attention),
+        Op::GateUp => Point::at(layer, Op::MlpNorm),
+        Op::Down | Op::MlpResidual => Point::at(layer, Op::SiluMul),
+        Op::LmHead => Point::global(Op::FinalNorm),
         _ => return Ok(false),
     };
     for s in samples {
         let Some(Elements::Bf16(x)) = s.row.outputs.get(&input).map(|t| &t.bits) else { continue };
-        let sum = context.replayer.dot(profile, product, x, &weights.values, splits)?;
+        let sum = context.replayer.dot(profile, (point.op, index), x, &weights.values, splits)?;
         let got = match point.op {
             Op::LmHead => sum,
             Op::MlpResidual => {

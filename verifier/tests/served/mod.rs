@@ -137,7 +137,8 @@ impl Operator for Cheat<'_> {
         if let Some(splits) = self.serving.kv_splits {
             d.kv_splits = splits;
         }
-        let claims = Division::new(&self.model.config, self.serving.claims_ranks).expect("a degree that divides the model");
+        let claims =
+            Division::new(&self.model.config, self.serving.claims_ranks).expect("a degree that divides the model");
         let hidden = self.serving.claims_ranks != self.serving.ranks;
         self.claimed.push(if hidden { policy::dispatch(self.serving.mode, &claims.shard, shape) } else { policy });
         self.faults.dispatch(shape, d)

@@ -291,7 +291,7 @@ impl Replayer for Toy {
         }
     }
 
-    fn dot(&self, profile: &str, _op: Op, x: &[u16], w: &[u16], splits: u32) -> Result<u32, ReplayError> {
+    fn dot(&self, profile: &str, _: (Op, u32), x: &[u16], w: &[u16], splits: u32) -> Result<u32, ReplayError> {
         Ok(dot(profile, x, w, splits))
     }
 

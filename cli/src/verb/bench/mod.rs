@@ -3,6 +3,7 @@
 mod gemm;
 mod log;
 mod peer;
+mod serve;
 mod steps;
 mod timed;
 
@@ -25,6 +26,8 @@ enum What {
     Prefill(steps::PrefillArgs),
     /// Tokens a second of decoding on the emulated device: native launches, and the same interpreted
     Decode(steps::DecodeArgs),
+    /// Streams against a running `lastbit serve`: tokens a second, time to the first token and between tokens, receipts
+    Serve(serve::Args),
 }
 
 /// Runs the verb.
@@ -34,5 +37,6 @@ pub fn run(args: Args) -> anyhow::Result<Outcome> {
         What::Log(args) => log::run(args),
         What::Prefill(args) => steps::prefill(args),
         What::Decode(args) => steps::decode(args),
+        What::Serve(args) => serve::run(args),
     }
 }

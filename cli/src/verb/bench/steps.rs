@@ -246,7 +246,8 @@ impl Subject {
             pages: pages_for(work.batch, work.context + work.steps),
             max_rows: rows.max(work.batch),
         };
-        let engine = Engine::built(model.clone(), Box::new(device), args.mode, limits, Build { ranks: 1, kv: args.kv })?;
+        let engine =
+            Engine::built(model.clone(), Box::new(device), args.mode, limits, Build { ranks: 1, kv: args.kv })?;
         Ok(Self { interpreted, engine, times, kernels: BTreeMap::new(), seconds: Vec::new() })
     }
 

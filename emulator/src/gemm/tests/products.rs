@@ -2,7 +2,9 @@
 
 use super::*;
 use crate::Error;
-use crate::gemm::{At, Workspace};
+use crate::gemm::{At, Piece, Workspace};
+use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Mutex;
 
 /// Around the edges of tiles, panels, groups and chunks; both kernels.
@@ -129,6 +131,52 @@ fn a_range_of_k_is_the_product_of_its_part() {
                 let found: Vec<u32> = found.iter().map(|word| word.unwrap()).collect();
                 assert_eq!(found, expected, "{subject:?} {kind:?} {range:?} {level:?}");
             }
+        }
+    }
+}
+
+/// Columns that are cut each in its own way have what ranges of all columns have.
+#[test]
+fn pieces_are_the_products_of_their_ranges() {
+    let tested = Subject::new(SUBJECTS[0], ZeroPolicy::Exclude);
+    for (m, kind) in [1, 5, 40].into_iter().zip(Kind::ALL) {
+        let [n, k] = [150, 96];
+        let data = tested.data(kind, [m, n, k], 8);
+        let (x, w) = tested.pack(&data, [m, n, k]);
+        let piece = |range, columns: Range<usize>, k: Range<usize>| Piece { range, columns, k };
+        let pieces = [
+            piece(0, 0..64, 0..32),
+            piece(1, 0..64, 32..96),
+            piece(0, 64..128, 0..96),
+            piece(0, 128..150, 0..16),
+            piece(1, 128..150, 16..64),
+            piece(2, 128..150, 64..96),
+        ];
+        for (level, threads) in Level::available().flat_map(|level| [(level, 1), (level, 3)]) {
+            let gemm = tested.gemm.level(level).threads(threads);
+            let found = Mutex::new(BTreeMap::new());
+            let out = |at: At, values: &[u32]| {
+                let place = (at.range, at.row, at.column);
+                assert_eq!(found.lock().unwrap().insert(place, values.to_vec()), None, "handed out twice");
+            };
+            gemm.pieces(&x, &w, &pieces, out).unwrap();
+            let mut found = found.into_inner().unwrap();
+            for p in &pieces {
+                let all = Mutex::new(BTreeMap::new());
+                let out =
+                    |at: At, values: &[u32]| drop(all.lock().unwrap().insert((at.row, at.column), values.to_vec()));
+                gemm.ranges(&x, &w, std::slice::from_ref(&p.k), out).unwrap();
+                for ((row, column), values) in all.into_inner().unwrap() {
+                    if p.columns.contains(&column) {
+                        assert_eq!(found.remove(&(p.range, row, column)), Some(values), "{p:?} {level:?}");
+                    }
+                }
+            }
+            assert!(found.is_empty(), "{found:?}");
+        }
+        for bad in [0..32, 32..64, 64..100, 128..192] {
+            let refused = tested.gemm.pieces(&x, &w, &[piece(0, bad, 0..96)], |_, _| {});
+            assert!(refused.unwrap_err().to_string().contains("columns"));
         }
     }
 }

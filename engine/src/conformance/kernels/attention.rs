@@ -3,7 +3,8 @@
 use super::{Argument, Case};
 use crate::conformance::data::{Rng, bytes16, bytes32, padded};
 use crate::kernels::{
-    AttentionCombineSpec, AttentionSpec, ChainAttentionSpec, KernelText, KvType, PAGE, Q_TILE, RopeStoreSpec, TILE_WORDS, pad,
+    AttentionCombineSpec, AttentionSpec, ChainAttentionSpec, KernelText, KvType, PAGE, Q_TILE, RopeStoreSpec,
+    TILE_WORDS, pad,
 };
 use Argument::{In, InOut, Out, U32};
 

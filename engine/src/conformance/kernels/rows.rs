@@ -149,11 +149,15 @@ fn products(out: &mut Vec<Case>, rng: &mut Rng) {
                     (GemmOut::Bf16, "bf16", 2, 1),
                     (GemmOut::F32, "f32", 4, 1),
                     (GemmOut::Partial, "in 3 slices", 4, 3),
+                    (GemmOut::Stream, "by 3 workers", 4, 3),
                 ] {
                     let gemm = GemmSpec { n_pad, k_pad, tile, out: output, units };
-                    let bytes = Out((splits * rows * n_pad) as usize, width);
+                    let bytes = (gemm.parts(splits) * rows * n_pad) as usize * width;
+                    // What a stream leaves out stays as it was.
+                    let bytes =
+                        if output == GemmOut::Stream { InOut(vec![0; bytes]) } else { Out(bytes / width, width) };
                     let mut args = vec![In(bytes16(&x)), In(bytes16(&w)), bytes, U32(rows)];
-                    if output == GemmOut::Partial {
+                    if splits > 1 {
                         args.push(U32(splits));
                     }
                     let what = format!("{rows}x{n_pad}x{k_pad} {name}{}", kind.name());
@@ -166,7 +170,7 @@ fn products(out: &mut Vec<Case>, rng: &mut Rng) {
         for (f32_out, width) in [(false, 2), (true, 4)] {
             for kind in KINDS {
                 let ws = kind.f32(rng, splits * rows * n_pad);
-                let reduce = SplitKReduceSpec { n_pad, f32_out };
+                let reduce = SplitKReduceSpec { n_pad, f32_out, stream: None };
                 let args = vec![In(bytes32(&ws)), Out((rows * n_pad) as usize, width), U32(rows), U32(splits)];
                 let what = format!("{splits} slices of {rows}x{n_pad}{}", kind.name());
                 out.push(case(what, reduce.build(), reduce.grid(rows), args));

@@ -94,7 +94,7 @@ impl Product for Chains {
     }
 
     fn store(&self, spec: &GemmSpec, k: &mut KernelBuilder, place: &Place, y: R64, rows: R32) {
-        let at = spec.address(k, y, (self.row, rows), self.col);
+        let at = spec.address(k, place, y, (self.row, rows), self.col);
         let pairs: Vec<Option<P>> = (0..WARP_COLS / PAD).map(|pair| spec.columns_exist(k, place, PAD * pair)).collect();
         for (down, acc) in (0..).step_by(DOWN as usize).zip(&self.acc) {
             let row = k.add_u32(self.row, down);

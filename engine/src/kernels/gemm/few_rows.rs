@@ -48,7 +48,7 @@ impl Product for FewRows {
         let col = k.add_u32(place.warp_col, g);
         let t = k.and_b32(place.lane, 3);
         let row = k.mad_lo_u32(t, 2, place.warp_row);
-        let at = spec.address(k, y, (row, rows), col);
+        let at = spec.address(k, place, y, (row, rows), col);
         let exist: [P; 2] = std::array::from_fn(|i| {
             let this = k.add_u32(row, i as u32);
             k.setp_lt_u32(this, rows)

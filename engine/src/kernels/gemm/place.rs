@@ -17,20 +17,25 @@ pub(super) struct Place {
     /// The warp's rows and columns within the block.
     pub(super) down: R32,
     pub(super) right: R32,
+    /// Which segment of its columns the block computes, where there are such.
+    pub(super) segment: Option<R32>,
 }
 
 impl Place {
-    pub(super) fn new(k: &mut KernelBuilder, tile: GemmTile) -> Self {
+    /// `segment`: the tile of columns and the number of its segment, where the block's number does not say the tile.
+    pub(super) fn new(k: &mut KernelBuilder, tile: GemmTile, segment: Option<(R32, R32)>) -> Self {
         let tid = k.tid_x();
         let lane = k.and_b32(tid, 31);
         let warp = k.shr_u32(tid, 5);
         let across = COLS / WARP_COLS;
         let (down, right) = (k.div_u32(warp, across), k.rem_u32(warp, across));
         let (down, right) = (k.mul_lo_u32(down, tile.warp_rows()), k.mul_lo_u32(right, WARP_COLS));
-        let (row, col) = (k.ctaid_y(), k.ctaid_x());
+        let row = k.ctaid_y();
+        let col = segment.map_or_else(|| k.ctaid_x(), |(tile, _)| tile);
         let (block_row, block_col) = (k.mul_lo_u32(row, tile.rows()), k.mul_lo_u32(col, COLS));
         let (warp_row, warp_col) = (k.add_u32(block_row, down), k.add_u32(block_col, right));
-        Self { tid, lane, block_row, warp_row, block_col, warp_col, down, right }
+        let segment = segment.map(|(_, number)| number);
+        Self { tid, lane, block_row, warp_row, block_col, warp_col, down, right, segment }
     }
 
     /// Row and 16-byte chunk of a stage that this thread copies first: eight threads a row.

@@ -69,7 +69,7 @@ impl Product for Rows {
         let row = k.add_u32(place.warp_row, g);
         let t = k.and_b32(place.lane, 3);
         let col = k.mad_lo_u32(t, 2, place.warp_col);
-        let at = spec.address(k, y, (row, rows), col);
+        let at = spec.address(k, place, y, (row, rows), col);
         let pairs: Vec<Option<P>> = (0..WARP_COLS / 16).map(|pair| spec.columns_exist(k, place, 16 * pair)).collect();
         for (m, half) in (0..self.acc.len()).flat_map(|m| [(m, 0), (m, 1)]) {
             let down = 16 * m as u32 + 8 * half as u32;

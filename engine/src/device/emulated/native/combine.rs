@@ -14,7 +14,8 @@ pub(super) struct AttentionCombine(pub AttentionCombineSpec);
 
 impl Native for AttentionCombine {
     fn launch(&self, call: &mut Call<'_>) -> Result<(), Declined> {
-        let &[Arg::Ptr(o), Arg::Ptr(m), Arg::Ptr(l), Arg::Ptr(out), Arg::U32(rows), Arg::U32(splits)] = call.args else {
+        let &[Arg::Ptr(o), Arg::Ptr(m), Arg::Ptr(l), Arg::Ptr(out), Arg::U32(rows), Arg::U32(splits)] = call.args
+        else {
             return Err(Declined);
         };
         let AttentionCombineSpec { q_heads, head_dim, head_pad } = self.0;

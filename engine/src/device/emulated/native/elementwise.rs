@@ -7,7 +7,7 @@ use super::rows::{each_run, span, views};
 use super::warp::{LANES, NOTHING, Units, warp};
 use super::{Call, Declined, Native, countable};
 use crate::device::Arg;
-use crate::kernels::{self, AddSpec, AllReduceSpec, BiasSpec, SiluMulSpec, SplitKReduceSpec};
+use crate::kernels::{self, AddSpec, AllReduceSpec, BiasSpec, SiluMulSpec, SplitKReduceSpec, Stream};
 
 /// `1.0`, and `-log2(e)`.
 const ONE: Warp = [0x3f80_0000; LANES];
@@ -132,23 +132,32 @@ impl Native for SplitKReduce {
         }
         let columns = self.0.n_pad as usize;
         let all = rows as usize * columns;
-        let bytes = u64::from(splits).checked_mul(all as u64 * 4).ok_or(Declined)?;
+        let stream = self.0.stream.map(|k_pad| Stream::new(self.0.n_pad, k_pad, splits));
+        if stream.is_some_and(|stream| !stream.countable(splits)) {
+            return Err(Declined);
+        }
+        let parts = stream.map_or(splits, |stream| stream.segments());
+        let bytes = u64::from(parts).checked_mul(all as u64 * 4).ok_or(Declined)?;
         let size = if self.0.f32_out { 4 } else { 2 };
         let ([ws], [y]) = views(call, [(ws, bytes)], [span(y, rows, size * columns as u64)], false)?;
         let units = Units::new(call.options.simd);
         // Few rows of many columns: the columns are shared.
-        each_run(call, all.div_ceil(LANES), |run| {
-            pieces(run.start * LANES..(run.end * LANES).min(all), |at, count| {
+        let per_row = columns.div_ceil(LANES);
+        each_run(call, rows as usize * per_row, |run| {
+            for piece in run {
+                let (row, column) = (piece / per_row, piece % per_row * LANES);
+                let (at, count) = (row * columns + column, LANES.min(columns - column));
+                let parts = stream.map_or(splits as usize, |stream| stream.cuts(column as u32).len());
                 let mut sum = read(ws, at, count);
-                for slice in 1..splits as usize {
-                    sum = units.add(&sum, &read(ws, slice * all + at, count));
+                for part in 1..parts {
+                    sum = units.add(&sum, &read(ws, part * all + at, count));
                 }
                 if self.0.f32_out {
                     y.put(at, &sum[..count]);
                 } else {
                     y.put(at / 2, &units.narrow(&sum)[..count / 2]);
                 }
-            });
+            }
         });
         Ok(())
     }

@@ -33,7 +33,7 @@ use sha2::{Digest, Sha256};
 pub(super) use packs::Packs;
 
 use crate::device::Arg;
-use crate::kernels::{KernelSpec, KernelText};
+use crate::kernels::{KernelSpec, KernelText, for_volta};
 
 /// Host code for one kernel text on one profile.
 pub(super) trait Native: Send + Sync {
@@ -97,6 +97,7 @@ pub(super) fn of(kernel: &KernelText, sha256: &[u8; 32], profile: &Profile) -> O
     let spec = kernel.spec.as_ref()?;
     let native: Box<dyn Native> = match spec {
         KernelSpec::Add(spec) => Box::new(elementwise::Add(spec.clone())),
+        KernelSpec::AddNorm(spec) => Box::new(norm::AddNorm(spec.clone())),
         KernelSpec::AllReduce(spec) => Box::new(elementwise::AllReduce(spec.clone())),
         KernelSpec::Attention(spec) => Box::new(attention::Attention::new(spec, profile)?),
         KernelSpec::AttentionCombine(spec) => Box::new(combine::AttentionCombine(spec.clone())),
@@ -113,6 +114,7 @@ pub(super) fn of(kernel: &KernelText, sha256: &[u8; 32], profile: &Profile) -> O
         KernelSpec::Top2(spec) => Box::new(top2::Top2(spec.clone())),
     };
     let built = spec.build();
-    let same = Sha256::digest(&built.ptx)[..] == sha256[..] && built.block == kernel.block;
-    same.then_some(native)
+    let is = |text: &KernelText| Sha256::digest(&text.ptx)[..] == sha256[..] && text.block == kernel.block;
+    // Or its text for older GPUs, which has the same bits.
+    (is(&built) || for_volta(&built).is_some_and(|text| is(&text))).then_some(native)
 }

@@ -8,7 +8,7 @@ use super::rows::{each_run, span, views};
 use super::warp::{LANES, NOTHING, Units, warp};
 use super::{Call, Declined, Native, countable};
 use crate::device::Arg;
-use crate::kernels::{self, HeadNormSpec, RmsNormSpec};
+use crate::kernels::{self, AddNormSpec, HeadNormSpec, RmsNormSpec};
 
 /// Words of a chunk: 8 columns.
 const CHUNK: usize = 4;
@@ -45,6 +45,47 @@ impl Native for RmsNorm {
                     }
                 }
                 y.put(row * words, &out);
+            }
+        });
+        Ok(())
+    }
+}
+
+/// One text of the residual addition and its norm.
+pub(super) struct AddNorm(pub AddNormSpec);
+
+impl Native for AddNorm {
+    fn launch(&self, call: &mut Call<'_>) -> Result<(), Declined> {
+        let &[Arg::Ptr(x), Arg::Ptr(y), Arg::Ptr(z), Arg::Ptr(w), Arg::Ptr(n), Arg::U32(rows)] = call.args else {
+            return Err(Declined);
+        };
+        call.runs_on(self.0.grid(rows))?;
+        let RmsNormSpec { hidden, hidden_pad, eps, units: root } = self.0.0;
+        let (hidden, words) = (hidden as usize, hidden_pad as usize / 2);
+        if hidden == 0 || hidden.div_ceil(2 * CHUNK) * CHUNK > words {
+            return Err(Declined);
+        }
+        let row_bytes = 4 * words as u64;
+        let of = |at| span(at, rows, row_bytes);
+        let ([x, y, w], [z, n]) = views(call, [of(x), of(y), span(w, 1, row_bytes)], [of(z), of(n)], false)?;
+        let mut weights = vec![0; words];
+        w.copy(0, &mut weights);
+        let units = Units::new(call.options.simd);
+        let mean = Mean { units, root, hidden, eps };
+        each_run(call, rows as usize, |run| {
+            let [mut a, mut b, mut out] = [(); 3].map(|()| vec![0; words]);
+            for row in run {
+                x.copy(row * words, &mut a);
+                y.copy(row * words, &mut b);
+                for (a, b) in a.chunks_mut(LANES).zip(b.chunks(LANES)) {
+                    let (x, y) = (units.widen(&warp(a)), units.widen(&warp(b)));
+                    let sum = units.pack(&[units.add(&x[0], &y[0]), units.add(&x[1], &y[1])]);
+                    a.copy_from_slice(&sum[..a.len()]);
+                }
+                mean.normalise(&a, &weights, &mut out);
+                zero_from(hidden, &mut out);
+                z.put(row * words, &a);
+                n.put(row * words, &out);
             }
         });
         Ok(())
