@@ -6,8 +6,8 @@ use emulator::profile::Profile;
 use emulator::simd::Level;
 use engine::device::{Arg, Buffer, Device, EmulatedDevice};
 use engine::kernels::{
-    AddNormSpec, AddSpec, AllReduceSpec, AttentionCombineSpec, BiasSpec, EmbedSpec, GatherSpec, GemmOut, GemmSpec,
-    GemmTile, HeadNormSpec, KernelSpec, KernelText, KvType, PAD, RmsNormSpec, RopeStoreSpec, SiluMulSpec,
+    AddNormSpec, AddSpec, AllReduceSpec, AttentionCombineSpec, AttentionSpec, BiasSpec, EmbedSpec, GatherSpec, GemmOut,
+    GemmSpec, GemmTile, HeadNormSpec, KernelSpec, KernelText, KvType, PAD, RmsNormSpec, RopeStoreSpec, SiluMulSpec,
     SplitKReduceSpec, Top2Spec, Units,
 };
 
@@ -424,5 +424,56 @@ fn launches_of_every_kernel_are_those_of_interpretation_even_when_they_are_wrong
                 both("another's buffer", &|args| args[i] = args[other]);
             }
         }
+    }
+}
+
+/// Tiles that attention has packed are used again only where the cache holds what they were packed from.
+#[test]
+fn attention_follows_its_cache() {
+    let gpu = Gpu::named("sm_90");
+    for kv in KvType::ALL {
+        let spec = AttentionSpec { q_heads: 2, kv_heads: 1, head_dim: 32, head_pad: 32, partial: false, kv };
+        let [native, interpreted] = [native(&gpu), interpreted(&gpu)].map(|mut device| {
+            let mut rng = Rng::new(71);
+            let put = |device: &mut EmulatedDevice, bytes: &[u8]| {
+                let buffer = device.alloc(bytes.len() as u64).unwrap();
+                device.upload(buffer.address, bytes).unwrap();
+                buffer
+            };
+            let q = put(&mut device, &rng.bf16s(2 * 32, 1.0).bytes());
+            // Six pages, of numbers below two.
+            let cache = |rng: &mut Rng| match kv {
+                KvType::Bf16 => rng.bf16s(96 * 32, 1.0).bytes(),
+                KvType::Fp8 => (0..96 * 32).map(|_| (rng.below(2) << 7 | rng.below(0x40)) as u8).collect::<Vec<u8>>(),
+            };
+            let (k, v) = (put(&mut device, &cache(&mut rng)), put(&mut device, &cache(&mut rng)));
+            // One row at position 70: two full tiles and seven keys.
+            let tiles = put(&mut device, &vec![0_u32, 0, 1, 70].bytes());
+            let table = put(&mut device, &vec![4_u32, 1, 0, 3, 5].bytes());
+            let out = device.alloc(2 * 32 * 2).unwrap();
+            let kernel = device.register(&spec.build()).unwrap();
+            let mut all = Vec::new();
+            let mut run = |device: &mut EmulatedDevice| {
+                let sizes = [Arg::U32(1), Arg::U32(1), Arg::U32(5)];
+                let args = [&[q, k, v, tiles, table, out].map(Buffer::arg)[..], &sizes].concat();
+                device.launch(kernel, spec.grid(1, 1), &args).unwrap();
+                let mut bytes = vec![0; 128];
+                device.download(out.address, &mut bytes).unwrap();
+                all.push(bytes);
+            };
+            run(&mut device);
+            run(&mut device);
+            // A key of a full tile, a value of one, and pages that change places.
+            for address in [k.address + 4 * 16 * 32 * u64::from(kv.bytes()), v.address + 64] {
+                device.upload(address, &[0x3f; 8]).unwrap();
+                run(&mut device);
+            }
+            device.upload(table.address, &vec![0_u32, 1, 4, 3, 5].bytes()).unwrap();
+            run(&mut device);
+            all
+        });
+        assert_eq!(native, interpreted, "{kv:?}");
+        assert_eq!(native[0], native[1]);
+        assert!(native[1..].windows(2).all(|pair| pair[0] != pair[1]), "{kv:?}: a change changed nothing");
     }
 }

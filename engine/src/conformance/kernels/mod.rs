@@ -9,9 +9,10 @@ use sha2::{Digest, Sha256};
 use super::Part;
 use super::bench::{Given, Pair, Tally};
 use crate::error::Result;
-use crate::kernels::KernelText;
+use crate::kernels::{KernelText, for_volta};
 
 /// A launch of a kernel.
+#[derive(Clone)]
 struct Case {
     /// `rmsnorm 5x200, any bits`.
     what: String,
@@ -21,6 +22,7 @@ struct Case {
 }
 
 /// An argument that owns its bytes.
+#[derive(Clone)]
 enum Argument {
     In(Vec<u8>),
     InOut(Vec<u8>),
@@ -52,6 +54,15 @@ impl Argument {
 fn cases() -> Vec<Case> {
     let mut out = rows::cases();
     out.extend(attention::cases());
+    // Mode portable launches the texts that older GPUs take too.
+    let older: Vec<Case> = out
+        .iter()
+        .filter_map(|case| {
+            let what = format!("{}, as Volta takes it", case.what);
+            Some(Case { what, kernel: for_volta(&case.kernel)?, ..case.clone() })
+        })
+        .collect();
+    out.extend(older);
     out
 }
 

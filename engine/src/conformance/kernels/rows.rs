@@ -3,8 +3,8 @@
 use super::{Argument, Case};
 use crate::conformance::data::{Rng, bytes16, bytes32, padded};
 use crate::kernels::{
-    AddSpec, AllReduceSpec, BiasSpec, EmbedSpec, GatherSpec, GemmOut, GemmSpec, GemmTile, HeadNormSpec, KernelText,
-    RmsNormSpec, SiluMulSpec, SplitKReduceSpec, TOP2_WORDS, Top2Spec, Units, pad,
+    AddNormSpec, AddSpec, AllReduceSpec, BiasSpec, EmbedSpec, GatherSpec, GemmOut, GemmSpec, GemmTile, HeadNormSpec,
+    KernelText, RmsNormSpec, SiluMulSpec, SplitKReduceSpec, Stream, TOP2_WORDS, Top2Spec, Units, pad,
 };
 use Argument::{In, InOut, Out, U32};
 
@@ -117,11 +117,17 @@ fn norms(out: &mut Vec<Case>, rng: &mut Rng) {
             let hidden_pad = pad(hidden);
             let x = padded(&kind.bf16(rng, rows * hidden), hidden as usize, hidden_pad as usize);
             let w = padded(&kind.bf16(rng, hidden), hidden as usize, hidden_pad as usize);
+            let what = format!("{rows}x{hidden}{}", kind.name());
             for units in UNITS {
                 let norm = RmsNormSpec { hidden, hidden_pad, eps, units };
                 let args = vec![In(bytes16(&x)), In(bytes16(&w)), Out(x.len(), 2), U32(rows)];
-                out.push(case(format!("{rows}x{hidden}{}", kind.name()), norm.build(), norm.grid(rows), args));
+                out.push(case(what.clone(), norm.build(), norm.grid(rows), args));
             }
+            let y = padded(&kind.bf16(rng, rows * hidden), hidden as usize, hidden_pad as usize);
+            let both = AddNormSpec(RmsNormSpec { hidden, hidden_pad, eps, units: Units::Special });
+            let sum = Out(x.len(), 2);
+            let args = vec![In(bytes16(&x)), In(bytes16(&y)), sum, In(bytes16(&w)), Out(x.len(), 2), U32(rows)];
+            out.push(case(what, both.build(), both.grid(rows), args));
         }
     }
     for (rows, q_heads, kv_heads, head_dim) in [(3, 4, 2, 40), (2, 3, 1, 128)] {
@@ -173,6 +179,12 @@ fn products(out: &mut Vec<Case>, rng: &mut Rng) {
                 let reduce = SplitKReduceSpec { n_pad, f32_out, stream: None };
                 let args = vec![In(bytes32(&ws)), Out((rows * n_pad) as usize, width), U32(rows), U32(splits)];
                 let what = format!("{splits} slices of {rows}x{n_pad}{}", kind.name());
+                out.push(case(what, reduce.build(), reduce.grid(rows), args));
+                let stream = Stream::new(n_pad, 272, splits);
+                let ws = kind.f32(rng, stream.segments() * rows * n_pad);
+                let reduce = SplitKReduceSpec { n_pad, f32_out, stream: Some(272) };
+                let args = vec![In(bytes32(&ws)), Out((rows * n_pad) as usize, width), U32(rows), U32(splits)];
+                let what = format!("{splits} workers of {rows}x{n_pad}{}", kind.name());
                 out.push(case(what, reduce.build(), reduce.grid(rows), args));
             }
         }

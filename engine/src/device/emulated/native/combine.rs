@@ -33,7 +33,7 @@ impl Native for AttentionCombine {
         let units = Units::new(call.options.simd);
         let scale = [scale_log2e(head_dim).to_bits(); LANES];
         let splits = splits as usize;
-        each_run(call, lines.div_ceil(LANES), |run| {
+        each_run(call, (lines.div_ceil(LANES), LANES * width * splits), |run| {
             for first in (run.start * LANES..(run.end * LANES).min(lines)).step_by(LANES) {
                 let count = LANES.min(lines - first);
                 let of = |words: Words<'_>, split: usize| {

@@ -36,7 +36,7 @@ impl Native for Copy {
         let most = rows.iter().max().map_or(0, |&most| u64::from(most) + 1);
         let source = (from, most.checked_mul(row_bytes).ok_or(Declined)?);
         let ([_, from], [to]) = views(call, [index, source], [span(to, count, row_bytes)], false)?;
-        each_run(call, rows.len(), |run| {
+        each_run(call, (rows.len(), words), |run| {
             let mut line = vec![0; words];
             for row in run {
                 from.copy(rows[row] as usize * words, &mut line);

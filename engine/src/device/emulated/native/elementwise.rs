@@ -1,10 +1,11 @@
 //! [`AddSpec`], [`BiasSpec`], [`AllReduceSpec`], [`SiluMulSpec`] and [`SplitKReduceSpec`]: 32 words at a time, in whatever grouping.
 
 use emulator::ieee;
+use emulator::scalar::lanes::bf16_rn;
 use emulator::simd::Warp;
 
 use super::rows::{each_run, span, views};
-use super::warp::{LANES, NOTHING, Units, warp};
+use super::warp::{self, LANES, NOTHING, Units, warp};
 use super::{Call, Declined, Native, countable};
 use crate::device::Arg;
 use crate::kernels::{self, AddSpec, AllReduceSpec, BiasSpec, SiluMulSpec, SplitKReduceSpec, Stream};
@@ -25,7 +26,7 @@ impl Native for Add {
         let of = |at| span(at, rows, 4 * words as u64);
         let ([x, y], [z]) = views(call, [of(x), of(y)], [of(z)], true)?;
         let units = Units::new(call.options.simd);
-        each_run(call, rows as usize, |run| {
+        each_run(call, (rows as usize, words), |run| {
             pieces(run.start * words..run.end * words, |at, count| {
                 let sum = add(units, &read(x, at, count), &read(y, at, count));
                 z.put(at, &sum[..count]);
@@ -47,7 +48,7 @@ impl Native for Bias {
         let x = span(x, rows, 4 * words as u64);
         let ([from, b], [to]) = views(call, [x, span(b, 1, 4 * words as u64)], [x], true)?;
         let units = Units::new(call.options.simd);
-        each_run(call, rows as usize, |run| {
+        each_run(call, (rows as usize, words), |run| {
             for row in run {
                 pieces(0..words, |at, count| {
                     let sum = add(units, &read(from, row * words + at, count), &read(b, at, count));
@@ -72,7 +73,7 @@ impl Native for AllReduce {
         let parts = span(parts, rows, u64::from(self.0.ranks) * 4 * words as u64);
         let ([parts], [y]) = views(call, [parts], [span(y, rows, 4 * words as u64)], false)?;
         let units = Units::new(call.options.simd);
-        each_run(call, rows as usize, |run| {
+        each_run(call, (rows as usize, words), |run| {
             pieces(run.start * words..run.end * words, |at, count| {
                 let mut sum = units.widen(&read(parts, at, count));
                 for rank in 1..self.0.ranks as usize {
@@ -98,7 +99,7 @@ impl Native for SiluMul {
         let row_bytes = 4 * words as u64;
         let ([from], [to]) = views(call, [span(gate_up, rows, 2 * row_bytes)], [span(y, rows, row_bytes)], false)?;
         let (level, units) = (call.options.simd, Units::new(call.options.simd));
-        each_run(call, rows as usize, |run| {
+        each_run(call, (rows as usize, words), |run| {
             let (mut gate_up, mut out) = (vec![0; 2 * words], vec![0; words]);
             for row in run {
                 from.copy(row * 2 * words, &mut gate_up);
@@ -140,22 +141,27 @@ impl Native for SplitKReduce {
         let bytes = u64::from(parts).checked_mul(all as u64 * 4).ok_or(Declined)?;
         let size = if self.0.f32_out { 4 } else { 2 };
         let ([ws], [y]) = views(call, [(ws, bytes)], [span(y, rows, size * columns as u64)], false)?;
-        let units = Units::new(call.options.simd);
-        // Few rows of many columns: the columns are shared.
-        let per_row = columns.div_ceil(LANES);
-        each_run(call, rows as usize * per_row, |run| {
+        // Few rows of many columns: the columns are shared. Those of a tile have as many segments.
+        let width = if stream.is_some() { Stream::COLUMNS as usize } else { 1024 };
+        let per_row = columns.div_ceil(width);
+        each_run(call, (rows as usize * per_row, width * parts as usize), |run| {
+            let (mut sum, mut part) = (vec![0; width], vec![0; width]);
             for piece in run {
-                let (row, column) = (piece / per_row, piece % per_row * LANES);
-                let (at, count) = (row * columns + column, LANES.min(columns - column));
+                let (row, column) = (piece / per_row, piece % per_row * width);
+                let (at, count) = (row * columns + column, width.min(columns - column));
                 let parts = stream.map_or(splits as usize, |stream| stream.cuts(column as u32).len());
-                let mut sum = read(ws, at, count);
-                for part in 1..parts {
-                    sum = units.add(&sum, &read(ws, part * all + at, count));
+                let (sum, part) = (&mut sum[..count], &mut part[..count]);
+                ws.copy(at, sum);
+                for number in 1..parts {
+                    ws.copy(number * all + at, part);
+                    sum.iter_mut().zip(&*part).for_each(|(sum, part)| *sum = warp::add(*sum, *part));
                 }
                 if self.0.f32_out {
-                    y.put(at, &sum[..count]);
+                    y.put(at, sum);
                 } else {
-                    y.put(at / 2, &units.narrow(&sum)[..count / 2]);
+                    let halves = part.iter_mut().zip(sum.as_chunks::<2>().0);
+                    halves.for_each(|(word, pair)| *word = bf16_rn(pair[0]) | bf16_rn(pair[1]) << 16);
+                    y.put(at / 2, &part[..count / 2]);
                 }
             }
         });

@@ -31,7 +31,7 @@ impl Native for RmsNorm {
         w.copy(0, &mut weights);
         let (level, eps) = (call.options.simd, self.0.eps);
         let mean = Mean { units: Units::new(level), root: self.0.units, hidden, eps };
-        each_run(call, rows as usize, |run| {
+        each_run(call, (rows as usize, words), |run| {
             let (mut line, mut out) = (vec![0; words], vec![0; words]);
             for row in run {
                 x.copy(row * words, &mut line);
@@ -72,7 +72,7 @@ impl Native for AddNorm {
         w.copy(0, &mut weights);
         let units = Units::new(call.options.simd);
         let mean = Mean { units, root, hidden, eps };
-        each_run(call, rows as usize, |run| {
+        each_run(call, (rows as usize, words), |run| {
             let [mut a, mut b, mut out] = [(); 3].map(|()| vec![0; words]);
             for row in run {
                 x.copy(row * words, &mut a);
@@ -113,7 +113,7 @@ impl Native for HeadNorm {
             weights
         });
         let mean = Mean { units: Units::new(call.options.simd), root: units, hidden, eps };
-        each_run(call, rows as usize, |run| {
+        each_run(call, (rows as usize, words), |run| {
             let (mut line, mut out) = (vec![0; hidden / 2], vec![0; hidden / 2]);
             for (row, head) in run.flat_map(|row| (0..(q_heads + kv_heads) as usize).map(move |head| (row, head))) {
                 let at = (row * heads + head) * words;

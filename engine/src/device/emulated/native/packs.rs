@@ -6,6 +6,8 @@ use emulator::exec::Memory;
 use emulator::format::Elem;
 use emulator::gemm::Weights;
 
+use super::attention::KeptTiles;
+
 /// A matrix in device memory: bf16 `(n, k)`, row-major, from an address on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Place {
@@ -21,6 +23,8 @@ struct Place {
 #[derive(Default)]
 pub(in crate::device::emulated) struct Packs {
     known: HashMap<Place, Pack>,
+    /// Keys and values of attention.
+    pub(super) tiles: KeptTiles,
 }
 
 struct Pack {

@@ -58,7 +58,10 @@ impl Native for RopeStore {
         let ([qkv, cos, sin, ..], [k_cache, v_cache, q]) = views(call, read, written, false)?;
         let tables = Tables { qkv, cos, sin, positions, slots };
         let units = Units::new(call.options.simd);
-        each_run(call, rows as usize, |run| run.for_each(|row| self.row(units, &tables, row, [k_cache, v_cache], q)));
+        let words = heads as usize * head_pad as usize / 2;
+        each_run(call, (rows as usize, words), |run| {
+            run.for_each(|row| self.row(units, &tables, row, [k_cache, v_cache], q))
+        });
         Ok(())
     }
 }

@@ -9,6 +9,8 @@ use super::{Call, Declined, Span, aligned, apart};
 
 /// Rows that a thread takes at once.
 const ROWS: usize = 8;
+/// Words that are done with before another thread would have woken.
+const WORTH_A_THREAD: usize = 1 << 14;
 
 /// `rows` rows of so many bytes from an address on.
 pub(super) fn span(address: u64, rows: u32, bytes: u64) -> Span {
@@ -45,8 +47,9 @@ pub(super) fn views<'a, const R: usize, const W: usize>(
     Ok((from.try_into().map_err(|_| Declined)?, to.try_into().map_err(|_| Declined)?))
 }
 
-/// Shares the rows over the threads, some at a time.
-pub(super) fn each_run(call: &Call<'_>, rows: usize, work: impl Fn(Range<usize>) + Sync) {
+/// Shares rows of so many words over the threads, some at a time.
+pub(super) fn each_run(call: &Call<'_>, (rows, words): (usize, usize), work: impl Fn(Range<usize>) + Sync) {
     let runs = (0..rows).step_by(ROWS).map(|first| first..(first + ROWS).min(rows));
-    threads::share(call.options.threads.min(rows.div_ceil(ROWS)), runs, work);
+    let threads = if rows * words < WORTH_A_THREAD { 1 } else { call.options.threads };
+    threads::share(threads.min(rows.div_ceil(ROWS)), runs, work);
 }

@@ -1,4 +1,8 @@
-//! What kernels do with f32, 32 values at a time: the emulator's warp functions, returning what they compute.
+//! What kernels do with f32, 32 values at a time.
+//!
+//! Sums, differences and products are the host's: IEEE 754 rounds them to nearest even, subnormals and all, as these instructions do; only
+//! which NaN comes out is the instruction's. Everything else is the emulator's warp functions. Tests compare both with interpretation, which
+//! computes by integers.
 
 use emulator::mufu::{self, MufuTables};
 use emulator::scalar::lanes;
@@ -22,17 +26,17 @@ impl Units {
 
     /// `add.rn.f32`.
     pub fn add(self, a: &Warp, b: &Warp) -> Warp {
-        result(|out| lanes::add_rn::<false>(self.level, a, b, out))
+        std::array::from_fn(|lane| add(a[lane], b[lane]))
     }
 
     /// `sub.rn.f32`.
     pub fn sub(self, a: &Warp, b: &Warp) -> Warp {
-        result(|out| lanes::sub_rn::<false>(self.level, a, b, out))
+        std::array::from_fn(|lane| canonical(f32::from_bits(a[lane]) - f32::from_bits(b[lane])))
     }
 
     /// `mul.rn.f32`.
     pub fn mul(self, a: &Warp, b: &Warp) -> Warp {
-        result(|out| lanes::mul_rn::<false>(self.level, a, b, out))
+        std::array::from_fn(|lane| canonical(f32::from_bits(a[lane]) * f32::from_bits(b[lane])))
     }
 
     /// `fma.rn.f32`.
@@ -94,6 +98,17 @@ impl Units {
         let packed = result(|out| lanes::pack_bf16x2_rn(self.level, &high, &low, out));
         std::array::from_fn(|i| packed[i])
     }
+}
+
+/// `add.rn.f32` of one lane.
+#[inline(always)]
+pub(super) fn add(a: u32, b: u32) -> u32 {
+    canonical(f32::from_bits(a) + f32::from_bits(b))
+}
+
+#[inline(always)]
+fn canonical(x: f32) -> u32 {
+    if x.is_nan() { 0x7fff_ffff } else { x.to_bits() }
 }
 
 /// Up to 32 words, and zeros.

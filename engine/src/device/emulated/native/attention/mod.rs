@@ -1,7 +1,7 @@
 //! [`AttentionSpec`]: scores and values by packed products, the softmax by warp functions.
 //!
 //! The rows of a query tile and the query heads that share a key/value head are the rows of one product. Every tile of keys and of values is
-//! packed once a launch, however many query tiles read it.
+//! packed once, however many query tiles and launches read it.
 
 mod chain;
 mod plan;
@@ -17,7 +17,7 @@ use emulator::threads;
 pub(super) use self::chain::ChainAttention;
 use self::plan::{Outputs, Plan};
 use self::softmax::Softmax;
-use self::tiles::KvTile;
+pub(super) use self::tiles::KeptTiles;
 use super::warp::Units;
 use super::{Call, Declined, Native};
 use crate::kernels::AttentionSpec;
@@ -43,12 +43,7 @@ impl Native for Attention {
         let plan = Plan::new(&self.spec, call)?;
         let threads = call.options.threads;
         let kv_heads = self.spec.kv_heads as usize;
-        let mut packed: Vec<Option<KvTile>> = Vec::new();
-        packed.resize_with(plan.kv_tiles.len() * kv_heads, || None);
-        threads::share(threads, packed.iter_mut().enumerate(), |(i, packed)| {
-            *packed = KvTile::pack(&self.spec, &plan, call.memory, &plan.kv_tiles[i / kv_heads], (i % kv_heads) as u32);
-        });
-        let packed: Vec<KvTile> = packed.into_iter().collect::<Option<_>>().ok_or(Declined)?;
+        let packed = call.packs.tiles.of(&self.spec, &plan, call.memory, threads).ok_or(Declined)?;
 
         let outputs = Outputs::new(&self.spec, &plan, call.memory)?;
         let units = Units::new(call.options.simd);
