@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use comfy_table::{Cell, CellAlignment};
 use engine::runtime::{Limits, pages_for};
-use engine::{Engine, Mode};
+use engine::{Build, Engine, Mode};
 use verifier::classmap::{ClassMap, Sight, Subject, measure};
 
 use crate::argument;
@@ -74,7 +74,8 @@ pub fn run(args: Args) -> anyhow::Result<Outcome> {
     let device = source::device(args.device, args.profile.as_deref(), &args.emulation)?;
     let pages = pages_for(1, args.context + args.steps) + pages_for(args.rows, 1);
     let limits = Limits { slots: args.rows, pages, max_rows: args.context.max(args.rows) };
-    let mut engine = Engine::parallel(model, device, args.mode, limits, args.tensor_parallel)?;
+    let mut engine =
+        Engine::built(model, device, args.mode, limits, Build { ranks: args.tensor_parallel, ..Build::default() })?;
     let vocabulary = engine.model().config.vocab_size;
     let subject = |number| Subject::plain(number, args.context, args.steps, vocabulary);
     let subjects: Vec<Subject> = (0..args.subjects).map(subject).collect();

@@ -202,7 +202,8 @@ impl Serving {
             None => engine,
         };
         let build = Build { ranks: self.ranks, kv: self.kv };
-        let mut engine = gate(Engine::built(altered.clone(), Box::new(device()), self.mode, self.limits(), build).unwrap());
+        let mut engine =
+            gate(Engine::built(altered.clone(), Box::new(device()), self.mode, self.limits(), build).unwrap());
         let long: Vec<u32> = (0..self.long_prompt).map(|i| i * 37 % 1000).collect();
         let first: &[u32] = if long.is_empty() { &[0, 45, 300, 12, 77, 501] } else { &long };
         let others = (0..self.batch - 1).map(|i| vec![0, 9 + i, 640]);
