@@ -80,6 +80,20 @@ impl Engine {
         Self::built(model, device, mode, limits, Build::default())
     }
 
+    /// The same, with every layer divided over `ranks` simulated tensor-parallel ranks: see [`crate::parallel`].
+    ///
+    /// # Errors
+    /// Those of [`Engine::built`].
+    pub fn parallel(
+        model: Arc<Model>,
+        device: Box<dyn Device>,
+        mode: Mode,
+        limits: Limits,
+        ranks: u32,
+    ) -> Result<Self> {
+        Self::built(model, device, mode, limits, Build { ranks, ..Build::default() })
+    }
+
     /// The same, built otherwise than usual.
     ///
     /// # Errors
