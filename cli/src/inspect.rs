@@ -42,12 +42,13 @@ pub struct Inspection<'a> {
     pub recheck: Vec<String>,
 }
 
-/// Audits a log against a model.
+/// Audits a log against a model. `told` hears of passes done, of all in the walk.
 pub fn inspect(
     what: &Inspection<'_>,
     model: &Arc<Model>,
     emulation: &Emulation,
     options: &Options,
+    told: &dyn Fn(usize, usize),
 ) -> anyhow::Result<AuditResult> {
     let directory = Directory::new(what.log);
     let presented = |path: &PathBuf| -> anyhow::Result<Presented> {
@@ -82,6 +83,7 @@ pub fn inspect(
     let result = audit(&input, options, &|_, done, of| {
         bar.set_length(of as u64);
         bar.set_position(done as u64);
+        told(done, of);
         if done == of {
             bar.set_message(format!("{}: what else fits", what.subject.name));
         }

@@ -32,6 +32,9 @@ struct Job {
     output: Vec<u32>,
 }
 
+/// The token of a turn, if it has one, and whether its request ends with it.
+type Decided = Option<(u32, bool)>;
+
 impl Drop for Session<'_> {
     fn drop(&mut self) {
         self.engine.kv_mut().reset();
@@ -255,7 +258,7 @@ impl<'e> Session<'e> {
     fn log_verification(
         &mut self,
         (turns, plan, output, padded_rows): (&[Turn], &StepPlan, &StepOutput, u32),
-        (decided, gate, repaired): (&[Option<(u32, bool)>], &[Option<RowGate>], &[bool]),
+        (decided, gate, repaired): (&[Decided], &[Option<RowGate>], &[bool]),
         operator: &mut dyn Operator,
     ) -> Result<Progress> {
         self.scheduler.verified(turns, repaired, decided, self.engine.kv_mut())?;

@@ -293,7 +293,7 @@ fn audit(
         plan: Plan::All,
         recheck: disclosure::recheck("logs/NAME", "MODEL", "keys/operator.pub", plan::Mode::Schedule),
     };
-    inspect(&what, model, emulation, &Options::default())
+    inspect(&what, model, emulation, &Options::default(), &|_, _| ())
 }
 
 fn row(who: &Operator, result: &AuditResult, file: &str) -> Row {

@@ -170,12 +170,12 @@ impl Input {
         // How fast this machine audits this log: by its first record, which the beacon does not choose.
         let rate = || -> anyhow::Result<f64> {
             let begun = std::time::Instant::now();
-            let first = inspect(&with(Plan::These([0].into())), &model, &self.emulation, &options)?;
+            let first = inspect(&with(Plan::These([0].into())), &model, &self.emulation, &options, &|_, _| ())?;
             let rows: u32 = first.records.iter().map(|record| record.size.rows).sum();
             Ok(f64::from(rows.max(1)) / begun.elapsed().as_secs_f64().max(1e-3))
         };
         let what = with(self.draw.plan(pinned.as_ref().map(|(_, note)| note.as_slice()), rate)?);
-        let mut result = inspect(&what, &model, &self.emulation, &options)?;
+        let mut result = inspect(&what, &model, &self.emulation, &options, &|_, _| ())?;
         let drawn = self.draw.words(&result);
         for line in &mut result.recheck {
             if line.starts_with("lastbit")

@@ -16,6 +16,7 @@ mod mufu;
 mod report;
 mod reveal;
 mod serve;
+mod web;
 
 use crate::demo;
 use crate::output::{EXIT_CODES, Outcome};
@@ -63,6 +64,8 @@ pub enum Verb {
     Reveal(Box<reveal::Args>),
     /// Serve a model to OpenAI clients, and log every step
     Serve(Box<serve::Args>),
+    /// Show audits to people: browse, filter, compare, export and check again signed results and logs; start audits
+    Web(Box<web::Args>),
     /// Render the chat template on standard input (what `generate --chat` starts, within limits)
     #[command(name = crate::chat::VERB, hide = true)]
     RenderChat,
@@ -90,6 +93,7 @@ impl Verb {
             Verb::Report(args) => report::run(args),
             Verb::Reveal(args) => reveal::run(*args),
             Verb::Serve(args) => serve::run(*args),
+            Verb::Web(args) => web::run(*args),
             Verb::RenderChat => crate::chat::child().map(|()| Outcome::AllMatch),
         }
     }

@@ -7,7 +7,7 @@ use anyhow::Context as _;
 use record::envelope::{self, Subject};
 use record::{Digest, PublicKey};
 use serde::Serialize;
-use verifier::report;
+use verifier::report::{self, export};
 use verifier::result::{AuditResult, SignedResult};
 
 use super::audit::{report_title, summary};
@@ -31,6 +31,9 @@ enum Verb {
     /// Draw the HTML page of one or more `*.audit.json`, whose signatures are verified first
     #[command(after_help = EXIT_CODES)]
     Html(HtmlArgs),
+    /// Write an `*.audit.json`, whose signature is verified first, in a format of other tools
+    #[command(after_help = EXIT_CODES)]
+    Export(ExportArgs),
 }
 
 #[derive(clap::Args)]
@@ -66,6 +69,44 @@ struct HtmlArgs {
 
     #[command(flatten)]
     format: Format,
+}
+
+#[derive(clap::Args)]
+struct ExportArgs {
+    /// The signed file
+    file: PathBuf,
+
+    /// Public key of the auditor
+    #[arg(long, value_name = "FILE")]
+    key: PathBuf,
+
+    /// oscal, cyclonedx, sarif, junit or csv
+    #[arg(long = "as", value_name = "FORMAT", value_parser = export_format)]
+    wanted: export::Format,
+
+    /// File to write (an existing file is not overwritten)
+    #[arg(long, value_name = "FILE")]
+    out: PathBuf,
+
+    /// Time that OSCAL demands, as 2026-01-31T12:00:00Z: a signed result holds none [default: the first second of 1970]
+    #[arg(long, value_parser = utc)]
+    time: Option<String>,
+
+    #[command(flatten)]
+    format: Format,
+}
+
+fn export_format(name: &str) -> Result<export::Format, String> {
+    export::Format::parse(name).ok_or_else(|| "it is oscal, cyclonedx, sarif, junit or csv".to_owned())
+}
+
+fn utc(text: &str) -> Result<String, String> {
+    let shape: String = text.chars().map(|c| if c.is_ascii_digit() { '0' } else { c }).collect();
+    if shape == "0000-00-00T00:00:00Z" {
+        Ok(text.to_owned())
+    } else {
+        Err("it has the form 2026-01-31T12:00:00Z".to_owned())
+    }
 }
 
 #[derive(Serialize)]
@@ -109,6 +150,7 @@ pub fn run(args: Args) -> anyhow::Result<Outcome> {
     match args.verb {
         Verb::Verify(args) => verify(args),
         Verb::Html(args) => html(args),
+        Verb::Export(args) => exported(args),
     }
 }
 
@@ -243,5 +285,45 @@ fn html(args: HtmlArgs) -> anyhow::Result<Outcome> {
     source::write_new(&args.out, report::render(&results, &title)?.as_bytes())?;
     let page = Page { schema: PAGE_SCHEMA, page: Some(args.out.clone()), files: args.files, reason: None };
     args.format.print(&page, |out| writeln!(out, "wrote {}", args.out.display()))?;
+    Ok(Outcome::AllMatch)
+}
+
+#[derive(Serialize)]
+struct Exported {
+    schema: &'static str,
+    /// Where it is, if it was written.
+    file: Option<PathBuf>,
+    as_format: &'static str,
+    /// Plain SHA-256 of the signed file.
+    signed: Digest,
+    /// Why it was not.
+    reason: Option<String>,
+}
+
+fn exported(args: ExportArgs) -> anyhow::Result<Outcome> {
+    source::free(&args.out)?;
+    let key = source::public_key(&args.key)?;
+    let bytes = source::file(&args.file, source::MAX_REPORT)?;
+    let mut done = Exported {
+        schema: "lastbit/report-export/v1",
+        file: None,
+        as_format: args.wanted.name(),
+        signed: Digest::of_file(&bytes),
+        reason: None,
+    };
+    if let Opened::Altered(why) =
+        opened(envelope::verify(&bytes, &[&key])).with_context(|| args.file.display().to_string())?
+    {
+        let reason = format!("{}: the signature does not verify, so nothing is written: {why}", args.file.display());
+        done.reason = Some(reason.clone());
+        args.format.print(&done, |out| writeln!(out, "{reason}"))?;
+        return Ok(Outcome::SomethingDiffers);
+    }
+    let name = args.file.file_name().with_context(|| format!("{} names no file", args.file.display()))?;
+    let signed = SignedResult::open(&bytes, &[&key]).with_context(|| args.file.display().to_string())?;
+    let signed = signed.named(name.to_string_lossy());
+    source::write_new(&args.out, &export::write(&signed, args.wanted, args.time.as_deref())?)?;
+    done.file = Some(args.out.clone());
+    args.format.print(&done, |out| writeln!(out, "wrote {}", args.out.display()))?;
     Ok(Outcome::AllMatch)
 }

@@ -1,9 +1,13 @@
-//! One self-contained HTML page from signed results.
+//! One self-contained HTML page from signed results; the same in formats of other tools ([`export`]) and by clauses of laws and standards
+//! ([`crosswalk`]).
 //!
-//! The page is drawn from the signed JSON alone and carries its digest; it needs no script, no network and no font file, prints on
-//! A4 or Letter, and says in text whatever it also says in colour. Everything that comes from a document is escaped.
+//! The page is drawn from the signed JSON alone and carries its digest; it reads without scripts, needs no network and no font file, prints on
+//! A4 or Letter, and says in text whatever it also says in colour. Everything that comes from a document is escaped. The signed bytes are in the page
+//! too: its one script ([`RECHECK`]) verifies them in the browser, and no other can run, since the page's policy names script and style by hash.
 
-mod bits;
+pub mod bits;
+pub mod crosswalk;
+pub mod export;
 pub mod svg;
 mod view;
 
@@ -14,6 +18,19 @@ use crate::result::SignedResult;
 use crate::verdict::Verdict;
 use askama::Template;
 
+/// The style sheet of reports.
+const CSS: &str = include_str!("../../templates/report.css");
+
+/// Verifies signed bytes and inclusion proofs in a browser (WebCrypto, Ed25519) and says what it did.
+pub const RECHECK: &str = include_str!("../../templates/recheck.js");
+
+/// What a content security policy calls an inline style or script.
+fn source_hash(text: &str) -> String {
+    use base64::Engine as _;
+    let digest = record::Digest::of_file(text.as_bytes());
+    format!("sha256-{}", base64::engine::general_purpose::STANDARD.encode(digest.as_bytes()))
+}
+
 /// The page. See `templates/report.html`.
 #[derive(Template)]
 #[template(path = "report.html")]
@@ -21,6 +38,9 @@ struct Page<'a> {
     title: &'a str,
     lede: String,
     css: &'static str,
+    script: &'static str,
+    /// `sha256-` and base64, of style and script.
+    hashes: [String; 2],
     audits: Vec<view::Audit<'a>>,
     tally: Vec<(Verdict, usize)>,
     alternatives: &'static str,
@@ -77,7 +97,9 @@ pub fn render(results: &[SignedResult], title: &str) -> Result<String, Error> {
     Page {
         title,
         lede,
-        css: include_str!("../../templates/report.css"),
+        css: CSS,
+        script: RECHECK,
+        hashes: [CSS, RECHECK].map(source_hash),
         tally,
         alternatives: crate::explain::ALTERNATIVES,
         identities: view::identities(results),

@@ -17,6 +17,10 @@ pub(super) struct Audit<'a> {
     pub digest: String,
     pub file: Option<&'a str>,
     pub signer: String,
+    /// Public key of the signer, in hex.
+    pub key: String,
+    /// The signed bytes; text, since an envelope is JSON.
+    pub signed: &'a str,
     pub records: Vec<Record<'a>>,
 }
 
@@ -47,8 +51,15 @@ impl<'a> Audit<'a> {
             digest: signed.digest().to_string(),
             file: signed.file.as_deref(),
             signer: signed.signer.to_string(),
+            key: hex::encode(signed.key.as_bytes()),
+            signed: std::str::from_utf8(&signed.bytes).unwrap_or_default(),
             records: signed.result.records.iter().map(Record::new).collect(),
         }
+    }
+
+    /// The digest without its algorithm.
+    pub fn hex(&self) -> &str {
+        self.digest.trim_start_matches("sha256:")
     }
 
     pub fn requires(&self, claim: &ClaimKind) -> bool {

@@ -18,6 +18,8 @@ pub struct SignedResult {
     pub bytes: Vec<u8>,
     /// Identifier of the key that signed.
     pub signer: Digest,
+    /// That key.
+    pub key: PublicKey,
     /// File name to show beside the digest.
     pub file: Option<String>,
     digest: Digest,
@@ -38,7 +40,7 @@ impl SignedResult {
         }
         let bytes = envelope::sign(&Statement::new(PREDICATE_TYPE, subjects, &result), key)?;
         let digest = Digest::of_file(&bytes);
-        Ok(Self { result, bytes, signer: key.public().id(), file: None, digest })
+        Ok(Self { result, bytes, signer: key.public().id(), key: key.public(), file: None, digest })
     }
 
     /// Verifies the signature over the bytes, then reads the result from exactly those bytes.
@@ -52,7 +54,11 @@ impl SignedResult {
         if result.schema != SCHEMA {
             return Err(Error::Result { reason: format!("schema {:?}, this version reads {SCHEMA:?}", result.schema) });
         }
-        Ok(Self { result, bytes: bytes.to_vec(), signer: verified.key_id, file: None, digest: Digest::of_file(bytes) })
+        let signer = verified.key_id;
+        let key = trusted.iter().find(|key| key.id() == signer);
+        let key =
+            (*key.ok_or_else(|| Error::Result { reason: "signed by a key that was not given".to_owned() })?).clone();
+        Ok(Self { result, bytes: bytes.to_vec(), signer, key, file: None, digest: Digest::of_file(bytes) })
     }
 
     /// Names the file that the bytes are stored in, for the report.
