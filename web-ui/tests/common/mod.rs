@@ -104,6 +104,7 @@ impl Service {
 }
 
 /// Somebody who signed in.
+#[derive(Debug)]
 pub struct Client {
     pub cookie: String,
 }
@@ -201,7 +202,7 @@ fn of(name: &str, records: Vec<RecordResult>) -> AuditResult {
         schema: SCHEMA.into(),
         subject: Subject { name: name.into(), note: name.into() },
         auditor: Auditor { tool: "lastbit".into(), version: "0".into(), numerics_revision: 1 },
-        method: Method {
+        method: verifier::result::Method {
             replay: "emulate".into(),
             schedule: "schedule".into(),
             required: ClaimKind::DEFAULT_REQUIRED.to_vec(),
