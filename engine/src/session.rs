@@ -48,6 +48,8 @@ pub struct Progress {
     pub chosen: Vec<(RequestKey, u32)>,
     /// Requests that ended, with all that came of them.
     pub ended: Vec<(RequestKey, Outcome)>,
+    /// Running requests of which a token was committed below the threshold of a gate that has just risen, because a probe found a miss.
+    pub unverified: Vec<RequestKey>,
 }
 
 impl<'e> Session<'e> {
@@ -232,6 +234,7 @@ impl<'e> Session<'e> {
             let (plan, output) = batch.run(&turns, padded)?;
             return self.log_verification((&turns, &plan, &output, padded), (&[None], &[None], &[true]), operator);
         }
+        let before = gating.gate.tau();
         let verified = gating.gate.verify(&mut batch)?;
         let nothing = || Error::Plan { detail: "nothing waited for verification".into() };
         let Ran { turns, plan, output, choices } = batch.ran.take().ok_or_else(nothing)?;
@@ -246,8 +249,12 @@ impl<'e> Session<'e> {
             decided.push(Some((token, finish.is_some())));
             progress.chosen.push((key, token));
             if let Some(finish) = finish {
+                gating.gate.ended(key);
                 progress.ended.extend(self.end(key, finish));
             }
+        }
+        if gating.gate.tau() > before {
+            progress.unverified = gating.gate.unverified().collect();
         }
         self.log_verification((&turns, &plan, &output, padded), (&decided, &gate, &repaired), operator)?;
         Ok(progress)
@@ -319,6 +326,9 @@ impl<'e> Session<'e> {
 
     fn end(&mut self, key: RequestKey, finish: Finish) -> Option<(RequestKey, Outcome)> {
         self.swapped.remove(&key);
+        if let Some(gating) = &mut self.gating {
+            gating.gate.ended(key);
+        }
         self.jobs.remove(&key).map(|job| (key, Outcome { output: job.output, finish }))
     }
 
@@ -326,7 +336,7 @@ impl<'e> Session<'e> {
     fn sweep(&mut self) -> Progress {
         let left: Vec<RequestKey> = self.jobs.keys().copied().collect();
         let ended = left.into_iter().filter_map(|key| self.end(key, Finish::Cancelled)).collect();
-        Progress { chosen: Vec::new(), ended }
+        Progress { ended, ..Progress::default() }
     }
 }
 

@@ -53,10 +53,15 @@ struct Watch {
     seen: Vec<Seen>,
     /// Tokens that the fast step is made to choose, by request and position, at a low margin.
     injected: BTreeMap<(RequestKey, u32), u32>,
+    /// Every tenth position is made to choose a wrong token, and of middling risk.
+    confident: bool,
 }
 
 impl Operator for Watch {
     fn judge(&mut self, request: RequestKey, position: u32, judged: Judged) -> Judged {
+        if self.confident && position.is_multiple_of(10) {
+            return Judged { token: judged.token ^ 1, risk: Margin::new(2.0) };
+        }
         match self.injected.get(&(request, position)) {
             Some(token) => Judged { token: *token, risk: Margin::new(0.0) },
             None => judged,
@@ -563,10 +568,18 @@ fn probes_verify_rows_of_high_margin() {
     for r in &requests {
         session.submit(r.clone()).unwrap();
     }
-    while session.step(&mut watch).unwrap().is_some() {}
+    // A fast step that chose a wrong token with confidence: the probe that happens on it is a miss. (Of two rows, one is probed.)
+    watch.confident = true;
+    let mut marked = Vec::new();
+    while let Some(progress) = session.step(&mut watch).unwrap() {
+        marked.extend(progress.unverified);
+    }
     let (tau, meter) = session.gate().unwrap();
-    assert!(meter.probes > 10 && meter.triggered == 0);
-    assert_eq!(tau > 0.0, meter.misses > 0);
+    assert!(meter.probes > 10 && meter.misses > 0 && tau > 0.0);
+    assert!(
+        !marked.is_empty() && marked.iter().all(|key| *key < 4),
+        "requests that went on with such tokens are marked"
+    );
 }
 
 #[test]

@@ -4,7 +4,7 @@
 //! decided. Held rows of several steps are verified together, in batches of one constant shape, while other requests go on. The rule is deterministic: an
 //! auditor who knows the margins makes the same decisions.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use crate::margin::Margin;
 use crate::threshold::{self, Refusal};
@@ -188,6 +188,8 @@ pub struct Gate<R> {
     settings: Settings,
     tau: f32,
     held: VecDeque<Held<R>>,
+    /// By request: the lowest risk at which a token was committed.
+    committed: BTreeMap<u64, Margin>,
     meter: Meter,
 }
 
@@ -219,7 +221,8 @@ impl<R> Gate<R> {
     /// As [`Settings::check`].
     pub fn new(settings: Settings) -> Result<Self, Refusal> {
         settings.check()?;
-        Ok(Self { settings, tau: settings.tau, held: VecDeque::new(), meter: Meter::default() })
+        let (held, committed) = (VecDeque::new(), BTreeMap::new());
+        Ok(Self { settings, tau: settings.tau, held, committed, meter: Meter::default() })
     }
 
     /// The settings it began with.
@@ -259,6 +262,22 @@ impl<R> Gate<R> {
             return Decision::Probe;
         }
         Decision::Commit
+    }
+
+    /// A request's token was committed at this risk.
+    pub fn commit(&mut self, request: u64, risk: Margin) {
+        let lowest = self.committed.entry(request).or_insert(risk);
+        *lowest = lowest.min(risk);
+    }
+
+    /// Requests of which a token was committed that would be held now, since a probe found a miss and the threshold rose: it may be a miss as well.
+    pub fn unverified(&self) -> impl Iterator<Item = u64> + '_ {
+        self.committed.iter().filter(|(_, risk)| threshold::is_low(**risk, self.tau)).map(|(request, _)| *request)
+    }
+
+    /// A request has ended: nothing more is said of it.
+    pub fn ended(&mut self, request: u64) {
+        self.committed.remove(&request);
     }
 
     /// Lets a row wait whose decision says so.
@@ -379,5 +398,22 @@ mod tests {
         assert_eq!((gate.meter().batches, gate.meter().rows, gate.meter().padding), (2, 17, 3));
         assert_eq!(gate.next_batch(9).len(), 4, "no more than wait");
         assert_eq!(gate.fitting(5, rows), 0);
+    }
+    /// A miss raises the threshold, and marks the requests whose tokens would not have been committed under it.
+    #[test]
+    fn requests_below_a_raised_threshold_are_marked() {
+        let settings = Settings { probe_every: 1, safety: 0.5, ..Settings::new(0.1) };
+        let mut gate = Gate::new(settings).unwrap();
+        for (request, risk) in [(1, 0.4), (2, 0.9), (3, 0.2), (2, 0.7), (4, 0.3)] {
+            gate.commit(request, Margin::new(risk));
+        }
+        gate.ended(4);
+        assert_eq!(gate.unverified().count(), 0);
+        assert_eq!(gate.judge(Margin::new(0.5), false, 0, 0), Decision::Probe);
+        gate.hold(9, 7, Margin::new(0.5), Decision::Probe, ());
+        let probe = gate.next_batch(1).remove(0);
+        gate.settle(probe, 8);
+        assert_eq!((gate.tau(), gate.meter().misses), (0.75, 1));
+        assert_eq!(gate.unverified().collect::<Vec<_>>(), [1, 2, 3]);
     }
 }

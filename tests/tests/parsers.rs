@@ -149,7 +149,7 @@ fn answers_of_endpoints(budget: Budget) {
 
 fn settings(budget: Budget) {
     let header = margingate::trace::HEADER;
-    let trace = format!("{header}\n0,1,2,33,4,34,7,9,3f800000,3c000000,3f000000,0\n");
+    let trace = format!("{header}\n0,1,2,33,4,34,3,0,7,9,3f800000,3c000000,3f000000,0\n");
     run("gate trace", &[trace.into_bytes()], budget, |bytes| {
         let _ = margingate::trace::read(&String::from_utf8_lossy(bytes));
     });

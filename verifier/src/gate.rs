@@ -76,8 +76,14 @@ pub fn check(record: &Record, plan: &Plan, walk: &Walk, replayer: &dyn Replayer)
         let why = run.reason.unwrap_or_else(|| "no replay gives their logits".to_owned());
         return judged(Verdict::Inconclusive, format!("{} decisions not checked: {why}", run.unknown));
     }
+    let name = |request: u64| record.requests.get(request as usize).map_or("", |r| r.id.as_str());
+    let marked: Vec<String> = run.gate.unverified().map(|request| named(name(request))).collect();
+    let marked = match marked.is_empty() {
+        true => String::new(),
+        false => format!("; with tokens committed below the threshold that misses have raised: {}", marked.join(", ")),
+    };
     let detail = format!(
-        "{} rows judged, {} held, {} probed; {} tokens replaced, {} misses found; each decision is the rule's",
+        "{} rows judged, {} held, {} probed; {} tokens replaced, {} misses found; each decision is the rule's{marked}",
         m.judged,
         m.triggered,
         m.probes,
@@ -236,6 +242,9 @@ impl Run<'_> {
                 risk.value(),
                 self.gate.tau()
             ));
+        }
+        if decision == Decision::Commit {
+            self.gate.commit(u64::from(rows.request), risk);
         }
         if let Some(chose) = chose {
             if chose != token {

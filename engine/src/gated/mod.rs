@@ -90,6 +90,9 @@ impl Gating {
             Decision::Hold => RowGate::Hold { margin, token },
             Decision::Probe => RowGate::Probe { margin, token },
         });
+        if decision == Decision::Commit {
+            self.gate.commit(turn.request, risk);
+        }
         if decision.waits() {
             let held = HeldRow { request: turn.request, slot: turn.slot, position: row.position };
             self.gate.hold(turn.request, token, risk, decision, held);
