@@ -148,9 +148,10 @@ await check("pages are light", async () => {
   for (const where of pages) {
     const fresh = await browser.newContext();
     const tab = await fresh.newPage();
-    let bytes = 0;
-    tab.on("response", async (r) => { bytes += (await r.body().catch(() => "")).length; });
+    const bodies = [];
+    tab.on("response", (r) => bodies.push(r.body().then((body) => body.length, () => 0)));
     await tab.goto(full + where, { waitUntil: "networkidle" });
+    const bytes = (await Promise.all(bodies)).reduce((sum, n) => sum + n, 0);
     assert.ok(bytes < 200 * 1024, `${where}: ${bytes}`);
     const paint = await tab.evaluate(() => performance.getEntriesByName("first-contentful-paint")[0]?.startTime);
     console.log(`   ${where}: ${(bytes / 1024).toFixed(0)} KiB, first paint ${paint?.toFixed(0)} ms`);
