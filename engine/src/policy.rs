@@ -99,7 +99,7 @@ impl Mode {
 pub enum KDivision {
     /// In equal slices, the same for every column.
     Slices,
-    /// As a [`Stream`](crate::kernels::Stream): a choice is the number of its workers.
+    /// As a [`Stream`]: a choice is the number of its workers.
     Stream,
 }
 

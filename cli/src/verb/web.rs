@@ -69,7 +69,7 @@ struct ServeArgs {
     #[arg(long, value_name = "ADDRESS:PORT")]
     listen: Option<SocketAddr>,
 
-    /// Address under which people reach it, for example https://audits.example.org
+    /// Address under which people reach it, for example `https://audits.example.org`
     #[arg(long)]
     url: Option<String>,
 
