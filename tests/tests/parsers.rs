@@ -18,7 +18,7 @@ use lastbit_tests::fuzz::{Budget, run};
 use lastbit_tests::workspace_root;
 
 const QUICK: Budget = Budget::Inputs(200);
-const DEEP: Budget = Budget::Time(Duration::from_secs(60));
+const DEEP: Budget = Budget::Time(Duration::from_secs(20));
 
 fn data(path: &str) -> Vec<u8> {
     let path = workspace_root().join(path);
@@ -168,7 +168,7 @@ macro_rules! suites {
         }
 
         #[test]
-        #[ignore = "deep: a minute a parser"]
+        #[ignore = "deep: 20 seconds a parser"]
         fn $deep() {
             let suite: fn(Budget) = $suite;
             suite(DEEP);

@@ -15,7 +15,7 @@ fn schema(name: &str) -> Value {
 /// The schema with the parts of CycloneDX that lie in files of their own.
 fn validator(format: Format) -> Option<jsonschema::Validator> {
     let schema = match format {
-        Format::Oscal => schema("oscal-ar-1.0.6"),
+        Format::Oscal => by_pointer(schema("oscal-ar-1.0.6")),
         Format::Sarif => schema("sarif-schema-2.1.0"),
         Format::CycloneDx => {
             let mut bom = schema("bom-1.6.schema");
@@ -33,6 +33,24 @@ fn validator(format: Format) -> Option<jsonschema::Validator> {
         Format::Junit | Format::Csv => return None,
     };
     Some(jsonschema::validator_for(&schema).unwrap())
+}
+
+/// The same schema with definitions named by pointers: the validator does not find those that are named by a fragment in `$id`.
+fn by_pointer(mut schema: Value) -> Value {
+    let mut names = Vec::new();
+    for (key, definition) in schema["definitions"].as_object_mut().unwrap() {
+        let definition = definition.as_object_mut().unwrap();
+        if definition.get("$id").and_then(Value::as_str).is_some_and(|id| id.starts_with('#')) {
+            let Some(Value::String(id)) = definition.remove("$id") else { unreachable!() };
+            names.push((id, format!("#/definitions/{}", key.replace('~', "~0").replace('/', "~1"))));
+        }
+    }
+    // The longest first: no name is the beginning of a later one.
+    names.sort_by_key(|(id, _)| std::cmp::Reverse(id.len()));
+    for (id, pointer) in &names {
+        inline(&mut schema, id, pointer);
+    }
+    schema
 }
 
 /// Points references that begin with `from` to `to`.
