@@ -1,7 +1,7 @@
 //! Which GPU computed this? Names the profiles, and their instructions, whose arithmetic gives a dot product's bits.
 //!
 //! ```text
-//! cargo run --example which_gpu -- bf16 c600bf00be80be00 44803f803f803f80 4b000000 bf400000
+//! cargo run -p lastbit-emulator --example which_gpu -- bf16 c600bf00be80be00 44803f803f803f80 4b000000 bf400000
 //! ```
 //!
 //! Arguments: the element type of A and B (`f16`, `bf16`, `tf32`, `e4m3`, ... `fp8`, `s8`), then the bits of A, B, C and D in hex, element 0
