@@ -20,7 +20,11 @@ impl Tokenizer {
     /// # Errors
     /// [`Error::Tokenizer`] if the file is refused, knows ids beyond the vocabulary, or disagrees with `add_bos_token`.
     pub fn new(json: &[u8], settings: Option<&[u8]>, config: &Config) -> Result<Self> {
-        let inner = tokenizers::Tokenizer::from_bytes(json).map_err(|e| refused(e.to_string()))?;
+        // The library takes for granted that what it looks at twice is JSON, and panics where it is not.
+        serde_json::from_slice::<serde::de::IgnoredAny>(json).map_err(|e| refused(e.to_string()))?;
+        let read = std::panic::catch_unwind(|| tokenizers::Tokenizer::from_bytes(json));
+        let read = read.map_err(|_| refused("the library that reads it gave up".to_owned()))?;
+        let inner = read.map_err(|e| refused(e.to_string()))?;
         let last = inner.get_vocab(true).into_values().max().unwrap_or(0);
         if last >= config.vocab_size {
             return Err(refused(format!("id {last} is beyond the model's vocabulary of {}", config.vocab_size)));

@@ -79,6 +79,15 @@ fn tokenizers(budget: Budget) {
     });
 }
 
+#[test]
+fn a_tokenizer_that_is_no_json_in_its_middle_is_refused() {
+    let config = Config::parse(&tiny("config.json")).unwrap();
+    let text = String::from_utf8(tiny("tokenizer.json")).unwrap();
+    let broken = text.replace("\"decoder\": ", "\"decoder\": ecoder\": ");
+    assert_ne!(broken, text);
+    assert!(Tokenizer::new(broken.as_bytes(), None, &config).is_err());
+}
+
 fn templates(budget: Budget) {
     let template =
         b"{% for m in messages %}<{{ m['role'] }}>{{ m['content'] | trim }}{% endfor %}{{ bos_token }}".to_vec();
